@@ -122,7 +122,7 @@ class Life:
         cache_bytes: int | None = None,
         is_cold: bool = False,
         make_room: Callable[[OSError], None] | None = None,
-        **settings: int,
+        **settings: Any,
     ) -> None:
         """It fetches all that the store has when it starts, unless it `is_cold`. With `make_room` it waits when its
         disk is full."""

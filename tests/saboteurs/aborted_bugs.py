@@ -35,7 +35,7 @@ ABORTED_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a checkpoint leaves out a file of blocks that is not full, because none of its blocks is current",
-        "semel.log.storage.aborted_blocks:AbortedBlocks.contents",
+        "semel.log.storage.aborted_blocks:AbortedBlocks.files",
         "-(-aborted.next_block // per_file)",
         "-(-aborted.next_block // per_file) if aborted.block_count else first",
         ("tests/log/storage/test_aborted_blocks.py",),
@@ -71,7 +71,7 @@ ABORTED_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a block of aborted transactions is believed whatever is in it",
         "semel.log.storage.aborted_blocks:AbortedBlocks._read",
-        "_CHECKSUM.unpack_from(block)[0] != _checksum(number, content)",
+        "not _is_block(number, block)",
         "False",
         ("tests/log/storage/test_aborted_blocks.py",),
     ),

@@ -12,9 +12,32 @@ _OBJECTS: Final = "tests/log/replica/test_object_scrub.py"
 _BACKUP: Final = "tests/log/replica/test_backup.py"
 _SALVAGE: Final = "tests/ui/cli/test_salvage.py"
 _UPLOADS: Final = "tests/log/replica/test_checked_uploads.py"
+_CHECKPOINTS: Final = "tests/log/broker/test_checked_checkpoints.py"
+_REPAIR: Final = "tests/log/storage/test_repair.py"
 _COLD: Final = "tests/log/replica/test_cold_fetch.py"
 
 DAMAGE_BUGS: Final = (
+    Bug(
+        "a start on a store begins again and again over what is no file",
+        "semel.log.store.directory:DirectoryStore.create",
+        "path.is_dir() or (path.is_symlink() and not path.exists())",
+        "False",
+        ("tests/log/store/test_directory.py::test_what_is_no_object_in_the_place_of_one_is_refused_in_one_line",),
+    ),
+    Bug(
+        "a backup that has lost a part of an object is refused from then on",
+        "semel.log.replica.backup:_Copy._put",
+        "slot is not None and _is_slot(slot, there.body)",
+        "True",
+        (f"{_BACKUP}::test_what_a_backup_has_lost_comes_from_the_log_again",),
+    ),
+    Bug(
+        "a damaged checkpoint stays in a backup",
+        "semel.log.replica.backup:_Copy._copy_pieces",
+        "there is None or digest_of([there]).hex() != digest",
+        "there is None",
+        (f"{_BACKUP}::test_what_a_backup_has_lost_comes_from_the_log_again",),
+    ),
     Bug(
         "a backup takes slots that a checkpoint has deleted for the end of the log",
         "semel.log.replica.backup:_Copy.run",
@@ -152,17 +175,80 @@ DAMAGE_BUGS: Final = (
     ),
     Bug(
         "a checkpoint uploads what the disk has, whatever that is",
-        "semel.log.replica.uploads:_refuse",
-        "fault is not None",
-        "False",
+        "semel.log.storage.verification:refuse",
+        'raise Damaged(f"{files.describe(walk.path)}: {what}")',
+        "pass",
         (f"{_UPLOADS}::test_what_the_disk_lost_before_a_checkpoint_is_not_lost_in_the_store",),
     ),
     Bug(
         "whole batches of an earlier write are uploaded",
         "semel.log.storage.verification:Walk.end",
-        "self._digest != self._segment.digest",
+        "self._digest != segment.digest",
         "False",
         (f"{_UPLOADS}::test_what_the_disk_lost_before_a_checkpoint_is_not_lost_in_the_store",),
+    ),
+    Bug(
+        "which transactions were aborted is uploaded as the disk has it",
+        "semel.log.storage.aborted_blocks:BlockWalk.take",
+        "not _is_block(self._file.number + place // size, data[at : at + size])",
+        "False",
+        (f"{_UPLOADS}::test_which_transactions_were_aborted_is_not_lost_in_the_store_either",),
+    ),
+    Bug(
+        "readers of committed records are not helped by the store, which knows what was aborted",
+        "semel.log.storage.aborted_blocks:AbortedBlocks._read_for_reader",
+        "not damage.doubt(lost.path, lost.position)",
+        "True",
+        (f"{_UPLOADS}::test_which_transactions_were_aborted_comes_from_the_store_again_if_the_disk_has_lost_it",),
+    ),
+    Bug(
+        "what compaction has left of a commit is taken for a part of the next abort",
+        "semel.log.storage.recovery:_find_aborted_again",
+        "floor > partition.state.log_start or not segments",
+        "not segments",
+        (f"{_REPAIR}::test_what_compaction_has_left_of_a_transaction_is_not_taken_for_an_aborted_one",),
+    ),
+    Bug(
+        "a repair takes commits for aborts",
+        "semel.log.storage.verification:aborted_in",
+        "first is not None and not commits(batch)",
+        "first is not None",
+        (f"{_REPAIR}::test_which_transactions_were_aborted_is_found_again_in_the_records",),
+    ),
+    Bug(
+        "a block of another place in the file is taken for the one that was written",
+        "semel.log.storage.aborted_blocks:_checksum",
+        "crc32c(content, crc32c(_NUMBER.pack(number)))",
+        "crc32c(content)",
+        (f"{_UPLOADS}::test_which_transactions_were_aborted_is_not_lost_in_the_store_either",),
+    ),
+    Bug(
+        "a checkpoint of a directory frees the journal although the disk has lost what only the journal has",
+        "semel.log.storage.checkpoint:CheckpointJob._check_written",
+        "segment.path in self.damaged",
+        "False",
+        (f"{_CHECKPOINTS}::test_what_a_reader_has_met_is_not_lost_with_the_next_checkpoint",),
+    ),
+    Bug(
+        "a checkpoint of a directory does not miss a file that somebody has cut or replaced",
+        "semel.log.storage.verification:check_on_disk",
+        "only_if_short and size >= walk.size",
+        "only_if_short",
+        (f"{_CHECKPOINTS}::test_a_file_that_nobody_has_read_and_that_is_shorter_or_gone_is_missed",),
+    ),
+    Bug(
+        "damage that no journal can mend ends the broker with its next checkpoint",
+        "semel.log.storage.checkpoint:CheckpointJob._check_written",
+        "self.before.get(segment.path, Proven(0, segment.base_offset, 0))",
+        "Proven(0, segment.base_offset, 0)",
+        (f"{_CHECKPOINTS}::test_what_a_checkpoint_has_already_keeps_no_broker_from_the_next_one",),
+    ),
+    Bug(
+        "readers are told of damage that a start has written again",
+        "semel.log.broker.scrubber:Scrubber._note",
+        "not log.is_written_again(path)",
+        "True",
+        (f"{_CHECKPOINTS}::test_what_a_look_at_sealed_segments_has_found_is_not_lost_either",),
     ),
     Bug(
         "what the disk has lost of an object is uploaded again, and the object is given up",

@@ -7,7 +7,7 @@ from semel.log.storage import cache, journal
 from semel.log.storage.cache import Cached, OwnLog
 from semel.log.storage.encoding import SECRET_FIELDS, decode
 from semel.log.storage.examination import Examined, StoredBatch, examine, segment_paths, walk_segment
-from semel.log.storage.journal import Damaged, Lost, Misfit
+from semel.log.storage.journal import Damaged, Lost, Misfit, StillInJournal
 from semel.log.storage.log import Log
 from semel.log.storage.log_settings import LogSettings
 from semel.log.storage.partition_log import PartitionLog

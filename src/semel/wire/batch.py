@@ -152,6 +152,11 @@ def control_batch(
     return close_batch(control_header(producer_id, producer_epoch, base_offset, 0, at_ms), record)
 
 
+def commits(marker: Buffer) -> bool:
+    """Whether this control batch commits its producer's transaction."""
+    return bool(_CONTROL_RECORD.unpack_from(marker, HEADER_BYTES)[6] == _COMMIT_TYPE)
+
+
 def control_header(
     producer_id: int, producer_epoch: int, base_offset: int, leader_epoch: int, at_ms: int
 ) -> BatchHeader:

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from asking import Asker, at
+from asking import READ_COMMITTED, READ_UNCOMMITTED, Asker, at
 from eventually import eventually
 from log.broker.apis.test_list_offsets import offset_of
 from semel.log.broker.broker import Broker
 from semel.log.broker.exposition import exposition
+from semel.log.storage.aborted_blocks import BlockLayout
 from semel.log.storage.log_settings import LogSettings
 from semel.log.storage.segment import INDEX_INTERVAL_BYTES
 from semel.testing.stores import MemoryStore
@@ -23,6 +24,7 @@ from semel.wire.batch import HEADER_BYTES, read_header
 from semel.wire.errors import ErrorCode
 from semel.wire.records import Record
 from sharing import Sharer, configure
+from transacting import TransactionalProducer
 
 RECORDS = 100
 BATCHES = 6
@@ -78,6 +80,20 @@ def next_offset_of(records: bytes) -> int:
     return next_offset
 
 
+async def keep(broker: Broker) -> None:
+    """Write a checkpoint; raises what keeps the broker from that."""
+    before = broker.metrics.checkpoints
+    broker.pump.begin_checkpoint()
+
+    def has_ended() -> bool:
+        is_written = broker.metrics.checkpoints > before and not broker.log.checkpoint_running
+        return is_written or broker.failed.done()
+
+    assert await asyncio.to_thread(eventually, has_ended)
+    if broker.failed.done():
+        broker.failed.result()
+
+
 async def fetched(ask: Asker, offset: int) -> Any:
     return await asyncio.to_thread(ask.fetch, "payments", offset)
 
@@ -92,6 +108,7 @@ async def test_a_reader_gets_an_error_and_no_bytes_that_nobody_sent(
         with await asyncio.to_thread(Asker, broker.bootstrap) as ask:
             await asyncio.to_thread(ask.create, "payments", segment_bytes=str(segment_bytes))
             await asyncio.to_thread(fill, ask)
+            await keep(broker)
             whole = [path.read_bytes() for path in sorted((tmp_path / "topics").glob("*/0/*.log"))]
             change(tmp_path, how)
             seen = wanted
@@ -121,6 +138,7 @@ async def test_who_looks_for_a_time_at_a_damaged_place_is_told_the_same_as_a_rea
         with await asyncio.to_thread(Asker, broker.bootstrap) as ask:
             await asyncio.to_thread(ask.create, "payments")
             await asyncio.to_thread(fill, ask)
+            await keep(broker)
             change(tmp_path, how)
             found = await asyncio.to_thread(offset_of, ask, BATCHES - 1, topic="payments")
             assert found[:2] == (ErrorCode.CORRUPT_MESSAGE, -1)
@@ -133,6 +151,7 @@ async def test_a_share_group_that_begins_at_a_damaged_time_is_told_of_it(
         with await asyncio.to_thread(Asker, broker.bootstrap) as ask:
             topic = await asyncio.to_thread(ask.create, "jobs")
             await asyncio.to_thread(ask.produce, "jobs", at(round(time.time() * 1000)))
+            await keep(broker)
             change(tmp_path, zeros)
             await asyncio.to_thread(partial(configure, ask, auto_offset_reset="by_duration:PT1H"))
             ada = Sharer(ask, topic.topic_id)
@@ -163,6 +182,7 @@ async def test_an_answer_too_large_to_be_compared_batch_by_batch_has_no_bytes_th
             await asyncio.to_thread(ask.create, "payments")
             for number in range(16):
                 await asyncio.to_thread(ask.produce, "payments", [Record(b"%x" % number * 16_000)])
+            await keep(broker)
             [path] = (tmp_path / "topics").glob("*/0/*.log")
             whole = path.read_bytes()
             change(tmp_path, how)
@@ -183,10 +203,7 @@ async def test_what_the_disk_has_lost_comes_from_the_store_again(
         with await asyncio.to_thread(Asker, broker.bootstrap) as ask:
             await asyncio.to_thread(ask.create, "payments")
             await asyncio.to_thread(fill, ask)
-            broker.pump.begin_checkpoint()
-            assert await asyncio.to_thread(
-                eventually, lambda: broker.metrics.checkpoints and not broker.log.checkpoint_running
-            )
+            await keep(broker)
             before = bytes((await fetched(ask, wanted)).records)
             change(tmp_path, how)
 
@@ -207,13 +224,33 @@ async def test_a_disk_that_loses_again_what_was_fetched_is_told_of(tmp_path: Pat
         with await asyncio.to_thread(Asker, broker.bootstrap) as ask:
             await asyncio.to_thread(ask.create, "payments")
             await asyncio.to_thread(fill, ask)
-            broker.pump.begin_checkpoint()
-            assert await asyncio.to_thread(
-                eventually, lambda: broker.metrics.checkpoints and not broker.log.checkpoint_running
-            )
+            await keep(broker)
             change(tmp_path, zeros)
             assert await asyncio.to_thread(eventually, lambda: ask.fetch("payments", 0).records)
             change(tmp_path, zeros)
             answer = await fetched(ask, 0)
             assert answer.error_code == ErrorCode.CORRUPT_MESSAGE
             assert "semel_damaged_segments 1\n" in exposition(broker)
+
+
+def abort_some(ask: Asker) -> None:
+    ask.create("payments")
+    producer = TransactionalProducer(ask)
+    for _ in range(3):
+        assert producer.claim() == 0
+        assert producer.add("payments") == [0]
+        assert producer.send("payments", "not to be seen") == 0
+        assert producer.end(committed=False) == 0
+
+
+async def test_who_cannot_be_told_what_was_aborted_is_told_of_the_damage(tmp_path: Path) -> None:
+    """KAFKA_STORAGE_ERROR would have the client try again for ever."""
+    async with Broker(tmp_path, settings=LogSettings(aborted_blocks=BlockLayout(1, 2))) as broker:
+        with await asyncio.to_thread(Asker, broker.bootstrap) as ask:
+            await asyncio.to_thread(abort_some, ask)
+            await keep(broker)
+            path = min((tmp_path / "topics").glob("*/0/*.aborted"))
+            path.write_bytes(zeros(path.read_bytes()))
+            for level, code in ((READ_COMMITTED, ErrorCode.CORRUPT_MESSAGE), (READ_UNCOMMITTED, 0)):
+                answer = await asyncio.to_thread(partial(ask.fetch, "payments", isolation_level=level))
+                assert answer.error_code == code

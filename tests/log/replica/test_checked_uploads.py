@@ -4,10 +4,14 @@ store's journal, and a start takes it from there.
 
 import pytest
 
-from lives import Life, WatchedStore, names
-from semel.log.storage.files import MemoryFile
-from semel.log.storage.journal import Damaged
-from semel.wire.batch import read_header
+from ledger import batch
+from lives import NOW_MS, Life, WatchedStore, names
+from semel.log.core.batch_checks import Sender
+from semel.log.storage.aborted_blocks import BlockLayout
+from semel.log.storage.files import MemoryFile, NotHere
+from semel.log.storage.journal import Corrupt, Damaged
+from semel.log.storage.segment import Stretch
+from semel.wire.batch import TRANSACTIONAL_BIT, read_header
 
 pytestmark = pytest.mark.virtual_time
 
@@ -87,3 +91,81 @@ async def test_a_file_that_the_disk_has_cut_stays_whole_in_the_store() -> None:
     del on_disk(life).data[100:]
     await life.keep()
     assert (await Life(store).start()).values() == values
+
+
+# One transaction in each block, and two blocks in a file.
+LAYOUT = BlockLayout(1, 2)
+
+
+async def abort(life: Life) -> None:
+    """A transaction of one record, which is aborted."""
+    log, rules = life.log, life.log.state.transaction_rules
+    claim = rules.decide_init("copier", 60_000, None, lambda: log.new_producer_id(NOW_MS), NOW_MS)
+    for entry in claim.entries:
+        log.commit(entry)
+    producer = claim.producer_id, claim.producer_epoch
+    sent = batch(producer[0], 0, epoch=producer[1], attributes=TRANSACTIONAL_BIT, at_ms=NOW_MS)
+    log.append(life.topic, life.partition(), read_header(sent), sent, NOW_MS, Sender(joins=True))
+    end = rules.decide_end(
+        "copier", *producer, False, lambda: log.new_producer_id(NOW_MS), NOW_MS, raises_epoch=True
+    ).entry
+    assert end is not None
+    log.commit(end)
+    await life.settle()
+
+
+@pytest.mark.parametrize("kept", [0, 1, 2, 3])
+@pytest.mark.parametrize("harm", ["a bit", "the end", "another block"])
+async def test_which_transactions_were_aborted_is_not_lost_in_the_store_either(harm: str, kept: int) -> None:
+    """Readers of committed records would get an error for ever: nothing else says which records to leave out."""
+    store = WatchedStore()
+    life = await Life(store, aborted_blocks=LAYOUT).start()
+    for _ in range(kept):
+        await abort(life)
+    await life.keep()
+    for _ in range(5 - kept):
+        await abort(life)
+    everything, content, floor = life.partition().aborted.between(0, 10), life.content(), store.floor
+    path, size, *_ = life.partition().aborted.files()[-1]
+    block_bytes = LAYOUT.block_bytes
+    file = life.files.open(path)
+    assert isinstance(file, MemoryFile)
+    if harm == "a bit":
+        file.data[size - 1] ^= 1
+    elif harm == "the end":
+        del file.data[size - 1 :]
+    else:
+        file.data[size - block_bytes : size] = life.files.open(life.partition().aborted.files()[0].path).read_at(
+            block_bytes, 0
+        )
+    with pytest.raises(Damaged, match=r"\.aborted: .*, but the journal in .* has them: start again"):
+        await life.keep()
+    assert store.floor == floor
+    for files in (life.files, None):
+        again = await Life(store, files, aborted_blocks=LAYOUT).start()
+        assert again.content() == content
+        assert again.partition().aborted.between(0, 10) == everything
+        await again.keep()
+        later = await Life(store, aborted_blocks=LAYOUT).start()
+        assert later.partition().aborted.between(0, 10) == everything
+
+
+async def test_which_transactions_were_aborted_comes_from_the_store_again_if_the_disk_has_lost_it() -> None:
+    store = WatchedStore()
+    life = await Life(store, aborted_blocks=LAYOUT).start()
+    # As its role does.
+    life.log.damage.doubt = life.cache.files.doubt
+    for _ in range(5):
+        await abort(life)
+    await life.keep()
+    aborted = life.partition().aborted
+    everything, path = aborted.between(0, 10), aborted.files()[0].path
+    file = life.files.open(path)
+    file.write_at([b"\xff"], 20)
+    with pytest.raises(NotHere):
+        aborted.between(0, 10)
+    assert not await life.cache.bring([Stretch(path, 0, 1)])
+    assert aborted.between(0, 10) == everything
+    file.write_at([b"\xff"], 20)
+    with pytest.raises(Corrupt, match=rf"{path}: no block of aborted transactions at offset 0"):
+        aborted.between(0, 10)

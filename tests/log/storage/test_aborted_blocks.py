@@ -1,14 +1,17 @@
 """Aborted transactions cost next to no memory once they are old, and are named all the same, or the read is refused."""
 
+import random
+from itertools import pairwise
+
 import pytest
 
 from ledger import NOW_MS, SETTINGS, Caller, Ledger, batch, check_tidy
 from semel.log.core.aborted import AbortedTransactions
 from semel.log.core.configs import parse
 from semel.log.core.partition import Partition
-from semel.log.storage.aborted_blocks import BLOCK_LAYOUT, BlockLayout
+from semel.log.storage.aborted_blocks import BLOCK_LAYOUT, BlockLayout, BlockWalk
 from semel.log.storage.files import MemoryFiles
-from semel.log.storage.journal import Damaged
+from semel.log.storage.journal import Damaged, StillInJournal
 from semel.log.storage.partition_log import PartitionLog
 from semel.log.storage.segment import FilePart
 from semel.log.storage.segment_files import SegmentFiles
@@ -166,3 +169,62 @@ def test_a_log_with_aborted_transactions_that_were_never_put_away_goes_on() -> N
     abort(later, 5)
     assert later.state.aborted.block_count == 2
     assert later.aborted.between(0, 12) == [(number, 2 * number) for number in range(6)]
+
+
+@pytest.mark.parametrize("kept", [0, 1, 2, 3, 5])
+@pytest.mark.parametrize("harm", ["a bit", "the end"])
+def test_a_block_that_the_disk_has_lost_before_a_checkpoint_is_written_again(harm: str, kept: int) -> None:
+    """The journal says which transactions were aborted, until a checkpoint frees it."""
+    files = FaultyFiles()
+    caller, partition = begun(files)
+    for _ in range(kept):
+        aborted_once(caller, partition)
+    assert caller.checkpoint()
+    for _ in range(7 - kept):
+        aborted_once(caller, partition)
+    everything = partition.aborted.between(0, 14)
+    path, size, *_ = partition.aborted.files()[-1]
+    file = files.open(path)
+    if harm == "a bit":
+        file.write_at([bytes([file.read_at(1, size - 1)[0] ^ 1])], size - 1)
+    else:
+        file.truncate(size - 1)
+    with pytest.raises(StillInJournal, match=rf"{path}: .*, but the journal in .*journal has them: start again"):
+        caller.checkpoint()
+    again = Caller(files.after_kill(), caller.ledger)
+    (found,) = again.log.state.partitions.all()
+    assert found.aborted.between(0, 14) == everything
+
+
+def test_a_damaged_block_that_a_checkpoint_has_keeps_no_broker_from_the_next_one() -> None:
+    files = FaultyFiles()
+    caller, partition = begun(files)
+    for _ in range(2):
+        aborted_once(caller, partition)
+    assert caller.checkpoint()
+    files.open(partition.aborted.files()[0].path).write_at([b"\xff"], 0)
+    for _ in range(3):
+        aborted_once(caller, partition)
+    assert caller.checkpoint()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_walk_over_blocks_misses_no_change_however_they_are_cut(seed: int) -> None:
+    chance, files, layout = random.Random(seed), MemoryFiles(), BlockLayout(3, 8)
+    partition = made(files, layout)
+    for number in range(40):
+        abort(partition, number)
+    file = partition.aborted.files()[-1]
+    content = bytes(files.open(file.path).data)
+    begin = chance.randrange(4) * file.block_bytes
+    cuts = sorted(chance.randrange(begin, file.size) for _ in range(chance.randrange(8)))
+
+    def is_right(content: bytes) -> bool:
+        walk = BlockWalk(file, begin)
+        return not any(walk.take(content[a:b], a) for a, b in pairwise([begin, *cuts, file.size]))
+
+    assert is_right(content)
+    for at in chance.sample(range(begin, file.size), 100):
+        other = bytearray(content)
+        other[at] ^= 1 << chance.randrange(8)
+        assert not is_right(bytes(other)), at

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from damage.scenes import COMPACTED, compact, topic_of
 from ledger import SETTINGS, Caller, Ledger, batch
 from semel.log.core.entries import (
     ConsumerGroupChanged,
@@ -26,12 +27,14 @@ from semel.log.core.groups.consumer_members import new_subscription
 from semel.log.storage.encoding import encode
 from semel.log.storage.examination import examine
 from semel.log.storage.files import DiskFiles, ReadOnlyFiles
-from semel.log.storage.journal import Damaged, Misfit
+from semel.log.storage.journal import Damaged, Lost, Misfit
 from semel.log.storage.log import Log
 from semel.log.storage.remedy import mend
 from semel.log.storage.repair import SettingAside
 from semel.log.storage.segment import Mark
 from semel.testing.faulty import FaultyFiles
+from semel.wire.batch import read_header
+from semel.wire.records import Record, encode_batch
 
 
 def member(member_id: str, instance_id: str | None = None) -> ConsumerSubscription:
@@ -320,3 +323,88 @@ def test_whatever_batch_a_repair_gives_up_an_open_transaction_stays_hidden(tmp_p
     assert partition.stable.offset == 3
     assert found(0, partition.readable) == [offset for offset in range(5) if offset != damaged]
     log.close()
+
+
+@pytest.mark.parametrize("harm", ["a bit", "the end", "all"])
+@pytest.mark.parametrize("deleted_below", [0, 3, 7])
+def test_which_transactions_were_aborted_is_found_again_in_the_records(harm: str, deleted_below: int) -> None:
+    """Without that, a bit in a small file would cost the whole log."""
+    files = FaultyFiles()
+    caller = Caller(files, Ledger())
+    topic = caller.create("orders", segment_bytes="1024")
+    assert topic is not None
+    (partition,) = caller.log.state.partitions.of(topic)
+    for number in range(7):
+        # Two at a time, one of which is committed now and then.
+        for name in ("one", "two"):
+            caller.append(partition, caller.next_batch(partition, caller.claim(name)))
+        caller.append(partition, caller.next_batch(partition, -1))
+        caller.end("two", number % 3 == 0, raises_epoch=False)
+        caller.end("one", number % 3 == 1, raises_epoch=False)
+        caller.sync()
+    caller.delete_records(partition, deleted_below)
+    caller.sync()
+    begin, end = deleted_below, partition.state.next_offset
+    everything = [partition.aborted.between(at, at + size) for at in range(begin, end) for size in (1, 4, end)]
+    path, size, *_ = partition.aborted.files()[0]
+    caller.close()
+    left = files.after_kill()
+    if harm == "all":
+        left.remove(path)
+    elif harm == "the end":
+        left.open(path).truncate(size - 1)
+    else:
+        left.open(path).write_at([b"\xff"], size - 10)
+    with pytest.raises(Lost, match=rf"{path}: .*; the records of the partition tell which these were$"):
+        Caller(left, caller.ledger)
+    told: list[str] = []
+    mend(left, told.append, SETTINGS)
+    assert len(told) == 1
+    for _ in range(2):
+        again = Caller(left, caller.ledger)
+        (found,) = again.log.state.partitions.all()
+        assert [found.aborted.between(at, at + size) for at in range(begin, end) for size in (1, 4, end)] == everything
+        again.append(found, again.next_batch(found, -1))
+        again.close()
+        left = left.after_kill()
+
+
+def test_what_compaction_has_left_of_a_transaction_is_not_taken_for_an_aborted_one(tmp_path: Path) -> None:
+    """It removes markers, so that records of a commit might seem to go on until the next abort."""
+    files = DiskFiles(tmp_path / "log")
+    caller = Caller(files, Ledger())
+    caller.create("table", **COMPACTED)
+    topic, (partition,) = topic_of(caller, "table")
+
+    def transact(key: bytes, *, committed: bool) -> None:
+        producer_id = caller.claim("one")
+        header = read_header(caller.next_batch(partition, producer_id, 1))
+        record = Record(key=key, value=bytes(250), timestamp_ms=caller.now_ms)
+        sender = {
+            "producer_id": producer_id,
+            "producer_epoch": header.producer_epoch,
+            "base_sequence": header.base_sequence,
+        }
+        caller.append(partition, encode_batch([record], **sender, transactional=True))
+        caller.end("one", committed, raises_epoch=False)
+        caller.sync()
+
+    for number in range(12):
+        transact(b"%d" % (number % 5), committed=number % 3 > 0)
+    caller.now_ms += 100 * 86_400_000
+    compact(caller, topic, partition)
+    assert partition.state.aborted.floor > 0
+    for number in range(9):
+        transact(b"%d" % number, committed=number % 3 == 1)
+    compact_until = partition.state.aborted.floor
+    end = partition.state.next_offset
+    everything = [partition.aborted.between(at, end) for at in range(end)]
+    (path, *_) = partition.aborted.files()[-1]
+    caller.close()
+    (tmp_path / "log" / path).unlink()
+    mend(DiskFiles(tmp_path / "log"), lambda _: None, SETTINGS)
+    again = Caller(DiskFiles(tmp_path / "log"), caller.ledger)
+    (found,) = again.log.state.partitions.all()
+    assert [found.aborted.between(at, end) for at in range(end)] == everything
+    assert len(everything[compact_until]) == 6
+    again.close()

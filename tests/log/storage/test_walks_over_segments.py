@@ -27,7 +27,7 @@ def is_right(segment: Segment, content: bytes, begin: Proven, cuts: list[int]) -
     walk = Walk(segment, begin)
     places = [begin.size, *cuts, len(content)]
     faults = [walk.take(content[a:b], a) for a, b in pairwise(places)]
-    return not any(faults) and walk.end() is None
+    return not any(faults) and not walk.end()
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -142,7 +142,8 @@ class Scrubber:
 
     def _note(self) -> None:
         self._marked()
-        damaged = tuple((path, *right) for path, right in self._runtime.log.damage.marks.items())
+        log = self._runtime.log
+        damaged = tuple((path, *right) for path, right in log.damage.marks.items() if not log.is_written_again(path))
         self._scrub = self._scrub._replace(damaged=damaged)
         scrub.write(self._runtime.log.files, self._scrub)
 

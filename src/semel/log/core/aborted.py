@@ -143,6 +143,30 @@ class AbortedTransactions:
             for column in self._youngest:
                 del column[:count]
 
+    @property
+    def floor(self) -> int:
+        """No reader needs a transaction that ended below this offset."""
+        return self._floor
+
+    def found_again(
+        self, found: Iterable[tuple[int, int, int, int]], begin: int, next_block: int
+    ) -> "AbortedTransactions | None":
+        """The same transactions, all in memory, as somebody has found them in the log from `begin` on; `next_block` is
+        the number of the next block. None if those that are in memory are not the last ones that were found.
+        """
+        again = AbortedTransactions()
+        young = list(zip(*self._youngest, strict=True))
+        later = []
+        for values in found:
+            if young and values[2] >= young[0][2]:
+                later.append(values[:3])
+            else:
+                again.note(*values)
+        for values in young:
+            again.note(*values)
+        again._floor, again.first_block, again.next_block = self._floor, next_block, next_block
+        return again if later == [values[:3] for values in young if values[1] >= begin] else None
+
     # -- for checkpoints ----------------------------------------------------------------------------------------
 
     def to_bytes(self) -> tuple[bytes, bytes]:

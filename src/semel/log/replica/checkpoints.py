@@ -25,7 +25,7 @@ from semel.log.replica.uploads import CHECKPOINTS, Uploads
 from semel.log.replica.worker import JobError, Worker
 from semel.log.replica.writer import Fenced, SlotWriter, answered, few_at_once
 from semel.log.storage.checkpoint import CheckpointJob
-from semel.log.storage.journal import Damaged
+from semel.log.storage.journal import Damaged, StillInJournal
 from semel.log.store import Changed, Missing, Store, StoreError, Unsure
 
 # Reading a slot takes some milliseconds, and deleting one takes more.
@@ -122,8 +122,7 @@ class StoreCheckpoints:
             try:
                 contents = await self._uploads.contents(job, before, epoch)
             except Damaged as lost:
-                # A start writes them again.
-                raise Damaged(f"{lost}, but the journal in {self._store.describe()} has them: start again") from None
+                raise StillInJournal(lost, self._store.describe()) from None
             pieces = await self._uploads.state(job, history, contents)
             raised = Floor(epoch, slot, max(floor.deleted_below, floor.slot), pieces)
             if await self._raise(raised, version):

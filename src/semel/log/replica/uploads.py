@@ -20,6 +20,7 @@ from semel.log.replica.contents import (
     missing,
     packed,
     proven_of,
+    size_of,
     with_object,
     without,
 )
@@ -28,11 +29,12 @@ from semel.log.replica.slot import digest_of
 from semel.log.replica.worker import Worker, in_thread
 from semel.log.replica.writer import Fenced, create_surely, few_at_once
 from semel.log.storage import checkpoint
+from semel.log.storage.aborted_blocks import BlockWalk
 from semel.log.storage.checkpoint import CheckpointJob
 from semel.log.storage.files import Files
 from semel.log.storage.journal import Damaged
-from semel.log.storage.segment import Proven, Segment, Stretch
-from semel.log.storage.verification import Fault, Walk, told
+from semel.log.storage.segment import Proven, Stretch
+from semel.log.storage.verification import Walk, refuse
 from semel.log.store import Store
 
 CHECKPOINTS: Final = "checkpoints"
@@ -153,8 +155,8 @@ class _Plan(NamedTuple):
     batches: list[list[Stretch]]
     # By path, the extents of the previous checkpoint that do not stay.
     again: dict[str, list[Extent]]
-    # By path, for each segment of which the previous checkpoint does not have all.
-    walks: dict[str, tuple[Segment, Walk]]
+    # By path, for each segment and each file of blocks of which the previous checkpoint does not have all.
+    walks: dict[str, Walk | BlockWalk]
 
 
 def _planned(job: CheckpointJob, before: Contents, damaged: set[str], unreadable: frozenset[str]) -> _Plan:
@@ -165,7 +167,8 @@ def _planned(job: CheckpointJob, before: Contents, damaged: set[str], unreadable
             size = file.size()
             file.close()
         sizes[path] = size
-    files, walks = dict(before.files), {}
+    files = dict(before.files)
+    walks: dict[str, Walk | BlockWalk] = {}
     for segment in job.segments():
         # The disk may have cut the file.
         sizes[segment.path] = max(sizes[segment.path], segment.size)
@@ -175,7 +178,9 @@ def _planned(job: CheckpointJob, before: Contents, damaged: set[str], unreadable
             proven = Proven(0, segment.base_offset, 0)
             del files[segment.path]
         if proven is not None and proven.size < segment.size:
-            walks[segment.path] = segment, Walk(segment, proven)
+            walks[segment.path] = Walk(segment, proven)
+    for blocks in job.blocks():
+        walks[blocks.path] = BlockWalk(blocks, size_of(before.files.get(blocks.path, ())))
     ends = {segment.path: segment.whole for each in job.partition_files for segment in each.segments.last}
     contents = kept(without(Contents(files, before.objects), damaged), sizes, unreadable)._replace(ends=ends)
     again = {}
@@ -186,18 +191,13 @@ def _planned(job: CheckpointJob, before: Contents, damaged: set[str], unreadable
     return _Plan(contents, list(packed(list(missing(contents, sizes)))), again, walks)
 
 
-def _end_walks(files: Files, walks: dict[str, tuple[Segment, Walk]]) -> None:
-    for segment, walk in walks.values():
-        _refuse(files, segment, walk.end())
+def _end_walks(files: Files, walks: dict[str, Walk | BlockWalk]) -> None:
+    for walk in walks.values():
+        refuse(files, walk, walk.end())
 
 
-def _refuse(files: Files, segment: Segment, fault: Fault | None) -> None:
-    if fault is not None:
-        raise Damaged(told(files, segment, fault).message)
-
-
-def _read(files: Files, batch: Iterable[Stretch], walks: dict[str, tuple[Segment, Walk]]) -> tuple[bytes, list[str]]:
-    """The bytes of an object, and the digest of each part. Damaged if the walk over a segment finds that it has other
+def _read(files: Files, batch: Iterable[Stretch], walks: dict[str, Walk | BlockWalk]) -> tuple[bytes, list[str]]:
+    """The bytes of an object, and the digest of each part. Damaged if the walk over a file finds that it has other
     bytes than were written.
     """
     parts = []
@@ -208,8 +208,7 @@ def _read(files: Files, batch: Iterable[Stretch], walks: dict[str, tuple[Segment
         finally:
             file.close()
         if path in walks:
-            segment, walk = walks[path]
-            _refuse(files, segment, walk.take(parts[-1], position))
+            refuse(files, walks[path], walks[path].take(parts[-1], position))
         if len(parts[-1]) < size:
             raise Damaged(f"{files.describe(path)}: ends at offset {position + len(parts[-1])}, and has lost its end")
     return b"".join(parts), [digest_of([part]).hex() for part in parts]

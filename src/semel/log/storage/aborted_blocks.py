@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 
 from semel.log.core.aborted import ABORTED_BYTES, AbortedTransactions
 from semel.log.core.partition import Partition
-from semel.log.storage.files import Buffer, File
-from semel.log.storage.journal import Damaged
+from semel.log.storage.files import Buffer, File, NotHere
+from semel.log.storage.journal import Corrupt
 from semel.log.storage.segment import FilePart, Stretch
 from semel.log.storage.segment_files import SegmentFiles
 from semel.wire.checksum import crc32c
@@ -41,6 +41,27 @@ class BlockLayout(NamedTuple):
 BLOCK_LAYOUT: Final = BlockLayout()
 
 
+class NoBlock(Corrupt):
+    """A file has something else where a block should be."""
+
+    def __init__(self, where: str, path: str, position: int) -> None:
+        super().__init__(f"{where}: {_no_block(position)}")
+        self.path = path
+        self.position = position
+
+
+class BlockFile(NamedTuple):
+    """A file of blocks."""
+
+    path: str
+    # How much of it holds blocks, and where in it the current ones begin.
+    size: int
+    begin: int
+    # The number of its first block.
+    number: int
+    block_bytes: int
+
+
 class AbortedBlocks:
     """The blocks of one partition, and the search through all its aborted transactions."""
 
@@ -56,7 +77,7 @@ class AbortedBlocks:
 
     def between(self, begin: int, end: int) -> list[tuple[int, int]]:
         """Producer id and first offset of the aborted transactions that reach into a stretch of the log, by marker."""
-        return self._state.aborted.between(begin, end, lambda numbers: self._read(numbers, self._segment_files.opened))
+        return self._state.aborted.between(begin, end, self._read_for_reader)
 
     def cold(self, begin: int, end: int) -> list[Stretch]:
         """The parts of files that `between`, with these arguments, would have to read from the disk."""
@@ -74,18 +95,27 @@ class AbortedBlocks:
         aborted = AbortedTransactions.from_bytes(*self._state.aborted.to_bytes())
         return lambda begin, end: aborted.spans(begin, end, self._read_alone)
 
+    def _read_for_reader(self, numbers: Iterable[int]) -> Iterator[bytes]:
+        """Read these blocks; NotHere if one is damaged that the store may have."""
+        damage = self._segment_files.damage
+        try:
+            yield from self._read(numbers, self._segment_files.opened)
+        except NoBlock as lost:
+            if not damage.doubt(lost.path, lost.position):
+                raise
+            damage.tell(lost.path, f"{lost} on the disk; it is fetched from the store again")
+            raise NotHere(lost.path, lost.position, 1) from None
+
     def _read(self, numbers: Iterable[int], file_of: Callable[[str], File]) -> Iterator[bytes]:
-        """Read these blocks, from the files that `file_of` returns; `Damaged` if a checksum does not match."""
+        """Read these blocks, from the files that `file_of` returns; `NoBlock` if a checksum does not match."""
         block_bytes = self._layout.block_bytes
         for (path, position, size), run in self._stretches(numbers):
             data = file_of(path).read_at(size, position)
             for at, number in enumerate(run):
                 block = data[at * block_bytes : (at + 1) * block_bytes]
-                content = block[_CHECKSUM.size :]
-                if len(block) < block_bytes or _CHECKSUM.unpack_from(block)[0] != _checksum(number, content):
-                    where = self._segment_files.files.describe(path)
-                    raise Damaged(f"{where}: no block of aborted transactions at offset {position + at * block_bytes}")
-                yield content
+                if len(block) < block_bytes or not _is_block(number, block):
+                    raise NoBlock(self._segment_files.files.describe(path), path, position + at * block_bytes)
+                yield block[_CHECKSUM.size :]
 
     def _read_alone(self, numbers: Iterable[int]) -> Iterator[bytes]:
         """The same for another thread: it opens files of its own."""
@@ -119,22 +149,44 @@ class AbortedBlocks:
             self._segment_files.check_size(path, size or 0)
 
     def contents(self) -> list[FilePart]:
-        """The parts of files that hold the current blocks. The file that is not full is among them even if none of its
+        """The parts of files that hold the current blocks."""
+        return [FilePart(path, size) for path, size, *_ in self.files()]
+
+    def files(self) -> list["BlockFile"]:
+        """The files of the current blocks. The file that is not full is among them even if none of its
         blocks is current: a checkpoint in a store names the bytes of a file from its beginning, and if an earlier one
         had left them out, nobody would have them when the next block is added.
         """
         aborted, (_, per_file) = self._state.aborted, self._layout
         first = aborted.first_block // per_file
         end = -(-aborted.next_block // per_file)
-        counts = [min(aborted.next_block - number * per_file, per_file) for number in range(first, end)]
-        paths = self._paths(first, end)
-        return [FilePart(path, count * self._layout.block_bytes) for path, count in zip(paths, counts, strict=True)]
+        block_bytes = self._layout.block_bytes
+        return [
+            BlockFile(
+                self._path(number),
+                min(aborted.next_block - number * per_file, per_file) * block_bytes,
+                max(aborted.first_block - number * per_file, 0) * block_bytes,
+                number * per_file,
+                block_bytes,
+            )
+            for number in range(first, end)
+        ]
 
     def read_all(self) -> None:
-        """Read all blocks; `Damaged` if a checksum does not match."""
+        """Read all blocks; `NoBlock` if a checksum does not match."""
         aborted = self._state.aborted
         for _ in self._read_alone(range(aborted.first_block, aborted.next_block)):
             pass
+
+    def replace_all(self, found: Iterable[tuple[int, int, int, int]], begin: int) -> bool:
+        """Go on without the files, with what was found in the log from `begin` on; False if that cannot be the same.
+        The next block begins a file of its own.
+        """
+        aborted, per_file = self._state.aborted, self._layout.blocks_per_file
+        again = aborted.found_again(found, begin, -(-aborted.next_block // per_file) * per_file)
+        if again is not None:
+            self._state.aborted = again
+        return again is not None
 
     def paths(self) -> list[str]:
         """The files that may exist, including the one for the next block."""
@@ -161,5 +213,46 @@ class AbortedBlocks:
         return f"{self._directory}/{file_number:020d}.aborted"
 
 
-def _checksum(number: int, content: bytes) -> int:
+class BlockWalk:
+    """Goes through the current blocks of a file from what is proven on, as its bytes are read, piece after piece."""
+
+    def __init__(self, file: BlockFile, proven_bytes: int) -> None:
+        self.path = file.path
+        self.begin, self.size = max(file.begin, proven_bytes), file.size
+        self._file = file
+        self._position = self.begin
+        # The beginning of a block that goes on in the next piece.
+        self._rest: Buffer = b""
+
+    def take(self, content: Buffer, position: int) -> str:
+        """What is wrong with these bytes, which are at `position`, if anything is. For a thread."""
+        size = self._file.block_bytes
+        if position > self._position + len(self._rest):
+            # The bytes before are not read: they are proven.
+            self._position, self._rest = -(-position // size) * size, b""
+        begin = self._position + len(self._rest) - position
+        data = memoryview(b"".join((self._rest, memoryview(content)[max(begin, 0) :])))
+        end = len(data) - len(data) % size
+        for at in range(0, end, size):
+            place = self._position + at
+            if not _is_block(self._file.number + place // size, data[at : at + size]):
+                return _no_block(place)
+        self._position, self._rest = self._position + end, data[end:]
+        return ""
+
+    def end(self) -> str:
+        """Nothing is wrong with all bytes together: each block is proven by itself."""
+        return ""
+
+
+def _is_block(number: int, block: Buffer) -> bool:
+    (checksum,) = _CHECKSUM.unpack_from(block)
+    return bool(checksum == _checksum(number, memoryview(block)[_CHECKSUM.size :]))
+
+
+def _no_block(place: int) -> str:
+    return f"no block of aborted transactions at offset {place}"
+
+
+def _checksum(number: int, content: Buffer) -> int:
     return crc32c(content, crc32c(_NUMBER.pack(number)))

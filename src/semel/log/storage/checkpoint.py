@@ -18,7 +18,7 @@ import contextlib
 import json
 import struct
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -27,12 +27,23 @@ from semel.log.core.cached_part import CachedPart
 from semel.log.core.leader_epochs import LeaderEpochs
 from semel.log.core.partition import Partition
 from semel.log.core.producer_table import Snapshot
+from semel.log.storage.aborted_blocks import BlockFile, BlockWalk
 from semel.log.storage.end_notes import EndNotes
 from semel.log.storage.files import OUT_OF_SPACE, Files, sync
 from semel.log.storage.journal import DIRECTORY as JOURNAL_DIRECTORY
-from semel.log.storage.journal import Damaged
+from semel.log.storage.journal import Damaged, StillInJournal
 from semel.log.storage.producer_pages import ProducerPages, buffers_of, cut_on_error, pack_places, pages_at, pages_from
-from semel.log.storage.segment import RECORD_BYTES, FilePart, Index, Mark, Segment, SegmentsThen, unpack_records
+from semel.log.storage.segment import (
+    RECORD_BYTES,
+    FilePart,
+    Index,
+    Mark,
+    Proven,
+    Segment,
+    SegmentsThen,
+    unpack_records,
+)
+from semel.log.storage.verification import Walk, check_on_disk
 from semel.wire.checksum import crc32c
 
 A = TypeVar("A")
@@ -74,7 +85,7 @@ class PartitionFiles(NamedTuple):
     """The files of one partition to which a checkpoint refers."""
 
     segments: SegmentsThen
-    blocks: list[FilePart]
+    blocks: list[BlockFile]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +104,22 @@ class CheckpointJob:
     # Where to note that everything before `position` is durable; None in a store, and until a start has succeeded.
     notes: EndNotes | None = None
     unnamed: list[str] = field(default_factory=list)
+    # How much the checkpoint before this one has of the files that grow.
+    before: Mapping[str, Proven] = field(default_factory=dict)
+    # The paths of the segments that are known to be damaged, also of those of which that is found out meanwhile.
+    damaged: Collection[str] = ()
+    # How much this one has.
+    proven: dict[str, Proven] = field(default_factory=dict)
 
     def contents(self) -> Iterator[FilePart]:
         """The parts of files to which the state refers. For a thread, because there may be many."""
         for segments, blocks in self.partition_files:
             yield from segments.parts()
+            yield from (FilePart(path, size) for path, size, *_ in blocks)
+
+    def blocks(self) -> Iterator[BlockFile]:
+        """The files of aborted transactions."""
+        for _, blocks in self.partition_files:
             yield from blocks
 
     def segments(self) -> Iterator[Segment]:
@@ -111,6 +133,10 @@ class CheckpointJob:
         """
         # The checkpoint will name a position in a journal file whose own name may not be durable yet.
         sync(self.files, sorted(self.dirty), [*sorted(self.grown), JOURNAL_DIRECTORY])
+        try:
+            self._check_written()
+        except Damaged as lost:
+            raise StillInJournal(lost, self.files.describe(JOURNAL_DIRECTORY)) from None
         pages = [page for parts in self.parts for page in parts.producers.pages]
         on_disk = self.pages
         has_places = on_disk is not None and with_reserve(
@@ -121,6 +147,22 @@ class CheckpointJob:
             self.notes.note(self.position, is_synced=True)
         if self.pages is not None:
             self.unnamed.extend(self.pages.unneeded(pages))
+        self.proven.update(proven_in(self.partition_files))
+
+    def _check_written(self) -> None:
+        """`Damaged` if the disk has lost what the checkpoint before this one does not have: after this one nobody has
+        it. The batches are compared only where damage is known, or the file is too short: somebody may have cut it, or
+        put another one in its place.
+        """
+        for segment in self.segments():
+            if segment.path in self.dirty:
+                proven = self.before.get(segment.path, Proven(0, segment.base_offset, 0))
+                is_known = segment.path in self.damaged
+                check_on_disk(self.files, Walk(segment, proven), only_if_short=not is_known)
+        for blocks in self.blocks():
+            if blocks.path in self.dirty:
+                known = self.before.get(blocks.path)
+                check_on_disk(self.files, BlockWalk(blocks, 0 if known is None else known.size))
 
     def packed(self, *, has_places: bool = False) -> list[bytes]:
         """The packed part: with the pages of producers, or only with their places if they have them. The sizes of its
@@ -134,6 +176,15 @@ class CheckpointJob:
                 packed += buffers
             record["packed"] = sizes
         return packed
+
+
+def proven_in(partition_files: Iterable[PartitionFiles]) -> dict[str, Proven]:
+    """How much a checkpoint of these files has of those that grow."""
+    proven: dict[str, Proven] = {}
+    for segments, blocks in partition_files:
+        proven.update((segment.path, segment.whole) for segment in segments.last)
+        proven.update((block.path, Proven(block.size, 0, 0)) for block in blocks[-1:])
+    return proven
 
 
 def write(files: Files, state: dict[str, Any], packed: list[bytes]) -> None:

@@ -74,6 +74,13 @@ class Corrupt(Damaged):
     """Records that are known to be damaged: a reader is told so each time, and nobody looks again."""
 
 
+class StillInJournal(Damaged):
+    """The disk has lost what the journal has: the next start writes it again."""
+
+    def __init__(self, lost: Damaged, where: str) -> None:
+        super().__init__(f"{lost}, but the journal in {where} has them: start again")
+
+
 class Lost(Damaged):
     """Files lack data that was acknowledged. A person may decide to go on without it; `paths` are the files to keep a
     copy of before that.

@@ -47,7 +47,7 @@ from semel.log.storage.partition_log import PartitionLog
 from semel.log.storage.producer_pages import ProducerPages
 from semel.log.storage.recovery import bring_back, put_away_strangers, recover, replay, take_partitions
 from semel.log.storage.repair import Repair
-from semel.log.storage.segment import Mark, Segment, Stretch, directory_of, warm
+from semel.log.storage.segment import Mark, Proven, Segment, Stretch, directory_of, warm
 from semel.log.storage.segment_files import SegmentFiles
 from semel.log.storage.verification import Verification
 from semel.wire import batch as batches
@@ -101,6 +101,8 @@ class Log:
         self.identity_end = 0
         # The position after the last entry that changed what clients are told: topics, and rights.
         self.shown_end = 0
+        # How much the last checkpoint has of the files that grow.
+        self._proven: dict[str, Proven] = {}
         # The `seen_ms` in the last checkpoint.
         self._checkpoint_seen_ms = 0
         self.checkpoint_running = False
@@ -185,7 +187,7 @@ class Log:
     ) -> None:
         files, state, settings = self.files, self.state, self.settings
         recovery = recover(files, state, new_cluster_id, on_progress, repair, settings.verified_bytes_max, aside)
-        self.replayed_bytes = recovery.replayed_bytes
+        self.replayed_bytes, self._proven = recovery.replayed_bytes, recovery.proven
         self.show_all()
         notes = begin_notes(files, recovery.note, state.cluster_id, settings.journal_file_bytes)
         with ExitStack() as on_error:
@@ -407,6 +409,10 @@ class Log:
         self.finish_sync(job)
         self.settle(self.synced)
 
+    def is_written_again(self, path: str) -> bool:
+        """Whether the next start writes the end of this segment again, because no checkpoint has it."""
+        return path in self._segment_files.dirty
+
     def warm(self, stretches: list[Stretch]) -> None:
         """Read these parts of segments into the page cache. For a thread, because it waits for the disk."""
         warm(self.files, stretches)
@@ -437,10 +443,7 @@ class Log:
         records: list[dict[str, Any]] = []
         parts: list[PartitionParts] = []
         partition_files: list[PartitionFiles] = []
-        files = self._segment_files
-        dirty, files.dirty = files.dirty, set()
-        grown, files.grown = files.grown, set()
-        unnamed, files.unnamed = files.unnamed, []
+        dirty, grown, unnamed = self._segment_files.take_changes()
         state = {
             "journal": self._journal.mark(),
             "clean": clean,
@@ -450,8 +453,8 @@ class Log:
         }
         pages = None if self._is_cache else self._producer_pages
         job = CheckpointJob(
-            *(self.files, self.end, frozenset(dirty), frozenset(grown), state, parts),
-            *(partition_files, pages, self._notes, unnamed),
+            *(self.files, self.end, dirty, grown, state, parts),
+            *(partition_files, pages, self._notes, unnamed, self._proven, self.damage.marks),
         )
         try:
             yield from take_partitions(self.state, records, parts, partition_files)
@@ -467,7 +470,7 @@ class Log:
 
         After an OSError some were not removed; the next start removes them.
         """
-        self._checkpoint_position = job.position
+        self._checkpoint_position, self._proven = job.position, job.proven
         try:
             self._journal.recycle(job.position)
             yield from self._segment_files.remove(job.unnamed)
@@ -477,9 +480,7 @@ class Log:
     def fail_checkpoint(self, job: CheckpointJob) -> None:
         """The job failed for lack of space: undo `begin_checkpoint`, so that another one may be tried."""
         self.checkpoint_running = False
-        self._segment_files.dirty |= job.dirty
-        self._segment_files.grown |= job.grown
-        self._segment_files.unnamed = job.unnamed + self._segment_files.unnamed
+        self._segment_files.take_back(job.dirty, job.grown, job.unnamed)
 
     def checkpoint_now(self, *, clean: bool = False) -> None:
         """Write a checkpoint. Waits for the disk."""

@@ -365,7 +365,7 @@ class PartitionLog:
 
     def to_files(self) -> PartitionFiles:
         """The segments, and the parts of files to which a checkpoint taken now would refer."""
-        return PartitionFiles(SegmentsThen(self._segments), self.aborted.contents())
+        return PartitionFiles(SegmentsThen(self._segments), self.aborted.files())
 
     @property
     def segments(self) -> list[Segment]:

@@ -23,9 +23,9 @@ from semel.log.storage.markers import write_markers
 from semel.log.storage.partition_log import PartitionLog
 from semel.log.storage.producer_pages import ProducerPages
 from semel.log.storage.repair import Repair
-from semel.log.storage.segment import TOPICS, Segment
+from semel.log.storage.segment import TOPICS, Proven, Segment
 from semel.log.storage.segment_files import SegmentFiles
-from semel.log.storage.verification import Verification, intact_batches
+from semel.log.storage.verification import Verification, aborted_in, intact_batches
 from semel.wire.batch import read_header
 from semel.wire.checksum import crc32c
 from semel.wire.steps import Steps
@@ -53,6 +53,8 @@ class Recovered(NamedTuple):
     position: int
     replayed_bytes: int
     note: Note
+    # How much the checkpoint has of the files that grow.
+    proven: dict[str, Proven]
 
 
 def recover(
@@ -76,7 +78,7 @@ def recover(
             raise Damaged(f"{files.describe('')}: holds no log, and none may be begun there")
         state.cluster_id = new_cluster_id
         # The entries of another broker's journal have other lives, so none of them is taken for one of this journal.
-        return Recovered(crc32c(new_cluster_id.encode()), 0, 0, note or NOTHING_KNOWN)
+        return Recovered(crc32c(new_cluster_id.encode()), 0, 0, note or NOTHING_KNOWN, {})
     snapshot, packed = last
     bookmark = Bookmark(*snapshot["journal"])
     position = bookmark.position
@@ -86,6 +88,7 @@ def recover(
         repair.lose(lost)
         note = NOTHING_KNOWN
     bring_back(files, state, snapshot, packed, repair, Verification(files, verified_bytes_max))
+    proven = checkpoint.proven_in(partition.to_files() for partition in state.partitions.used())
     try:
         for entry in entries_after(files, snapshot, note):
             if entry.position not in repair.skipped_positions:
@@ -102,7 +105,7 @@ def recover(
     _check_strays(files, state, repair)
     _cut_tails(files, state, aside, repair.lose if end_notes.is_same_run(note, files) else None)
     aside.move(journal.strays(files, position))
-    return Recovered(bookmark.life, position, position - bookmark.position, note)
+    return Recovered(bookmark.life, position, position - bookmark.position, note, proven)
 
 
 def check_note(files: Files, note: Note | None, snapshot: dict[str, Any]) -> Note:
@@ -249,7 +252,11 @@ def bring_back(
         for record, parts in checkpoint.unpack(snapshot["partitions"], packed, files):
             partition = state.partitions.named(record["topic"], record["index"])
             partition.restore(verification.passed(record, partition.directory, repair.lose, repair.keep), parts)
-            verification.check_blocks(partition.aborted)
+            try:
+                verification.check_blocks(partition.aborted)
+            except Lost as lost:
+                _find_aborted_again(files, partition, lost)
+                repair.lose(Lost(f"{lost}; the records of the partition tell which these were", lost.paths))
 
     try:
         state.restore(repair.mended(snapshot), restore_partitions)
@@ -257,6 +264,17 @@ def bring_back(
         raise
     except Exception as error:
         raise Damaged(f"{files.describe(checkpoint.NAME)}: {error!r}") from error
+
+
+def _find_aborted_again(files: Files, partition: PartitionLog, lost: Lost) -> None:
+    """Have the records tell which transactions were aborted; `Damaged` if these have lost something as well."""
+    segments = [segment for segment in partition.segments if segment.size]
+    floor = partition.state.aborted.floor
+    # Compaction may have removed markers below the floor. What was deleted has only made the log shorter.
+    begin = floor if floor > partition.state.log_start or not segments else segments[0].base_offset
+    found = None if partition.given_up else aborted_in(files, segments, begin)
+    if found is None or not partition.aborted.replace_all(found, begin):
+        raise Damaged(f"{lost}, and the records of the partition are damaged as well")
 
 
 def replay(state: State[PartitionLog], kind: int, payload: memoryview) -> None:

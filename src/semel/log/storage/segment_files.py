@@ -68,6 +68,18 @@ class SegmentFiles:
         self._file_to_write(segment).write_at(parts, position)
         self.dirty.add(segment.path)
 
+    def take_changes(self) -> tuple[frozenset[str], frozenset[str], list[str]]:
+        """What a checkpoint has to sync, and what may be removed when it is durable."""
+        dirty, grown, unnamed = self.dirty, self.grown, self.unnamed
+        self.dirty, self.grown, self.unnamed = set(), set(), []
+        return frozenset(dirty), frozenset(grown), unnamed
+
+    def take_back(self, dirty: frozenset[str], grown: frozenset[str], unnamed: list[str]) -> None:
+        """There was no checkpoint: the next one has to do this."""
+        self.dirty |= dirty
+        self.grown |= grown
+        self.unnamed = unnamed + self.unnamed
+
     def write_beside(self, path: str, parts: list[Buffer], position: int) -> None:
         """Write to another file in the directory of the segments, which is created if it does not exist."""
         file = self._open.get(path)

@@ -7,16 +7,25 @@ checks the size and the first batch. `semel dump --segments` reads all of them. 
 """
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
-from semel.log.storage.aborted_blocks import AbortedBlocks
+from semel.log.storage.aborted_blocks import AbortedBlocks, BlockWalk
 from semel.log.storage.files import Buffer, File, Files
-from semel.log.storage.journal import Lost
+from semel.log.storage.journal import Damaged, Lost
 from semel.log.storage.segment import Proven, Segment, digest_after, digest_with
-from semel.wire.batch import CHECKED_FROM, HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC, BatchHeader, read_header
+from semel.wire.batch import (
+    CHECKED_FROM,
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    MAGIC,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    commits,
+    read_header,
+)
 from semel.wire.checksum import crc32c
 from semel.wire.steps import finish
 
@@ -86,12 +95,16 @@ class Verification:
         return {**record, "segments": [segment.to_record() for segment in left], "given_up": given_up}
 
     def check_blocks(self, blocks: AbortedBlocks) -> None:
-        """`Damaged` if blocks of aborted transactions are not intact, as far as they are read."""
-        blocks.check()
-        size = sum(part.size or 0 for part in blocks.contents())
-        if self._bytes_left is not None and size <= self._bytes_left:
-            self._bytes_left -= size
-            blocks.read_all()
+        """`Lost` if blocks of aborted transactions are not intact, as far as they are read."""
+        files = blocks.files()
+        size = sum(file.size for file in files)
+        try:
+            blocks.check()
+            if self._bytes_left is not None and size <= self._bytes_left:
+                self._bytes_left -= size
+                blocks.read_all()
+        except Damaged as damage:
+            raise Lost(str(damage), tuple(file.path for file in files)) from None
 
     def fault_of(self, segment: Segment) -> Fault | None:
         """What is wrong with the file of a segment that a checkpoint names; None if nothing is."""
@@ -131,8 +144,13 @@ def _fault_at_beginning(file: File, segment: Segment) -> Fault | None:
 
 def told(files: Files, segment: Segment, fault: Fault) -> Fault:
     """The fault with a message that names the file and what is lost."""
-    lost = f"records from offset {fault.next_offset} to {segment.next_offset - 1} are lost or damaged"
-    return fault._replace(message=f"{files.describe(segment.path)}: {fault.message}; {lost}")
+    return fault._replace(
+        message=f"{files.describe(segment.path)}: {_with_loss(fault.message, segment, fault.next_offset)}"
+    )
+
+
+def _with_loss(what: str, segment: Segment, offset: int) -> str:
+    return f"{what}; records from offset {offset} to {segment.next_offset - 1} are lost or damaged"
 
 
 def _fault_in(file: File, segment: Segment) -> Fault | None:
@@ -173,15 +191,16 @@ class Walk:
     """Goes through the batches of a segment from what is proven on, as its bytes are read, piece after piece."""
 
     def __init__(self, segment: Segment, proven: Proven) -> None:
+        self.path, self.begin, self.size = segment.path, proven.size, segment.size
         self._segment = segment
-        self._proven = proven
+        self._begin_offset = proven.next_offset
         self._position, self._offset, self._digest = proven
         # The beginning of a batch that goes on in the next piece.
         self._rest: Buffer = b""
 
-    def take(self, content: Buffer, position: int) -> Fault | None:
-        """What is wrong with these bytes, which are at `position`; they begin no later than where the last ones ended.
-        For a thread.
+    def take(self, content: Buffer, position: int) -> str:
+        """What is wrong with these bytes, which are at `position`, if anything is; they begin no later than where the
+        last ones ended. For a thread.
         """
         segment, unpack = self._segment, _WALKED.unpack_from
         begin = self._position + len(self._rest) - position
@@ -201,7 +220,8 @@ class Walk:
             elif crc32c(data[at + CHECKED_FROM : end]) != checksum:
                 what = "no intact batch"
             elif not offset <= base <= base + delta < end_offset:
-                what = "a batch of other offsets"
+                # Nobody can say which of them are right.
+                what, offset = "a batch of other offsets", self._begin_offset
             else:
                 digest = digest_with(digest, attributes, checksum, base, epoch)
                 at, offset = end, base + delta + 1
@@ -211,19 +231,41 @@ class Walk:
                     breath = at
         self._position, self._offset, self._digest = self._position + at, offset, digest
         self._rest = data[at:]
-        return self._fault(f"{what} at offset {self._position}") if what else None
+        return _with_loss(f"{what} at offset {self._position}", segment, offset) if what else ""
 
-    def end(self) -> Fault | None:
+    def end(self) -> str:
         """What is wrong with all bytes together, or is missing."""
-        if self._position < self._segment.size:
-            return self._fault(f"ends at offset {self._position + len(self._rest)}, in the middle of a batch")
-        if self._digest != self._segment.digest:
+        segment = self._segment
+        if self._position < segment.size:
+            cut = f"ends at offset {self._position + len(self._rest)}, in the middle of a batch"
+            return _with_loss(cut, segment, self._offset)
+        if self._digest != segment.digest:
             # Nobody can say which of them are right.
-            return Fault("other batches than were written", *self._proven)
-        return None
+            return _with_loss("other batches than were written", segment, self._begin_offset)
+        return ""
 
-    def _fault(self, message: str) -> Fault:
-        return Fault(message, self._position, self._offset, self._digest)
+
+def check_on_disk(files: Files, walk: Walk | BlockWalk, *, only_if_short: bool = False) -> None:
+    """Take the walk over what is not proven of its file; `Damaged` if something is wrong there. For a thread."""
+    if walk.begin >= walk.size:
+        return
+    file = files.open(walk.path)
+    with closing(file):
+        size = file.size()
+        if only_if_short and size >= walk.size:
+            return
+        cut = f"ends at offset {size}, and has lost its end" if size < walk.size else ""
+        if size < walk.begin:
+            refuse(files, walk, cut)
+        for position in range(walk.begin, walk.size, _PIECE_BYTES):
+            refuse(files, walk, walk.take(file.read_at(min(_PIECE_BYTES, walk.size - position), position), position))
+    refuse(files, walk, walk.end() or cut)
+
+
+def refuse(files: Files, walk: Walk | BlockWalk, what: str) -> None:
+    """`Damaged` if a walk has found that something is wrong."""
+    if what:
+        raise Damaged(f"{files.describe(walk.path)}: {what}")
 
 
 def proven_after(file: File, segment: Segment, fault: Fault) -> list[list[tuple[int, BatchHeader]]]:
@@ -248,6 +290,33 @@ def proven_after(file: File, segment: Segment, fault: Fault) -> list[list[tuple[
         digest, offset = digest_after(digest, header), header.next_offset
         position += header.batch_bytes
     return [run for run in runs if run] if digest == segment.digest else []
+
+
+def aborted_in(files: Files, segments: Iterable[Segment], begin: int) -> list[tuple[int, int, int, int]] | None:
+    """The aborted transactions with records from `begin` on, as these segments tell: producer id, first offset, that of
+    the marker, and the last stable offset after it. None if a segment is damaged.
+    """
+    opened: dict[int, int] = {}
+    found = []
+    for segment in segments:
+        with closing(files.open(segment.path)) as file:
+            digest = 0
+            for batch, header in intact_batches(file, segment.size):
+                if header is None:
+                    return None
+                digest = digest_after(digest, header)
+                if header.next_offset <= begin or not header.attributes & TRANSACTIONAL_BIT:
+                    continue
+                if not header.is_control:
+                    opened.setdefault(header.producer_id, header.base_offset)
+                    continue
+                first = opened.pop(header.producer_id, None)
+                if first is not None and not commits(batch):
+                    stable = next(iter(opened.values()), header.next_offset)
+                    found.append((header.producer_id, first, header.base_offset, stable))
+        if digest != segment.digest:
+            return None
+    return found
 
 
 def intact_batches(file: File, end: int, position: int = 0) -> Iterator[tuple[memoryview, BatchHeader | None]]:

@@ -374,7 +374,7 @@ def _cache_bytes(options: argparse.Namespace) -> int:
 @contextlib.contextmanager
 def _readable_errors(options: argparse.Namespace) -> Iterator[None]:
     """A context in which every error that keeps the broker from serving becomes one line."""
-    from semel.log.at_rest import Cached, Damaged, Lost, Misfit, OwnLog
+    from semel.log.at_rest import Cached, Damaged, Lost, Misfit, OwnLog, StillInJournal
     from semel.log.brokers import BrokerFailed, BrokerFenced, CertificatesRefused, TokensRefused
     from semel.log.listeners import ListenersRefused
     from semel.log.status import BrokenHistory
@@ -400,6 +400,8 @@ def _readable_errors(options: argparse.Namespace) -> Iterator[None]:
         raise Failure(
             f"{error}; semel move --from {options.data} --to {options.store} makes it the log there"
         ) from None
+    except StillInJournal as error:
+        raise Failure(f"the disk failed: {error}") from None
     except Damaged as error:
         raise Failure(f"the data directory cannot be used: {error}; bring it back, or restore a backup") from None
     except BlockingIOError:
