@@ -10,7 +10,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from semel.database import begin_immediately
 
-ON_SQLITE_ALONE: Final = {"http/test_fates.py", "http/test_http_client.py", "http/test_scope.py"}
+ON_SQLITE_ALONE: Final = {
+    *("http/test_fates.py", "http/test_http_client.py", "http/test_scope.py"),
+    *("inbox/test_brokers_away.py", "inbox/test_inbox_rights.py", "inbox/test_inbox_takeovers.py"),
+}
 """The modules of tests of what knows no database, and only needs one."""
 ASYNC_DRIVERS: Final = {
     "sqlite": "sqlite+aiosqlite",

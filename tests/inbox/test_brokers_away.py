@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer
 from sqlalchemy import Connection, Engine
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+from test_loop import committed
 
 from committed_records import make_topic
 from semel.database import begin_immediately
@@ -22,13 +23,6 @@ from semel.publish.clients import remedy_of
 from semel.testing.broker import FaultyBroker
 from semel.testing.clock import Clock
 from semel.testing.served import ServedBroker
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    """The database has no part in it."""
-    return f"sqlite:///{tmp_path}/test.db"
-
 
 OVER = "going on: the brokers give what they were waited for"
 
@@ -135,6 +129,21 @@ def test_a_broker_that_goes_before_an_offset_is_committed_is_waited_for(
     run_until(engine, faulty.bootstrap, topic, is_done, handle, **{"session.timeout.ms": 6_000})
 
 
+@pytest.mark.parametrize("error", ["NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"])
+def test_a_commit_while_another_broker_takes_the_group_over_ends_no_loop(
+    engine: Engine, faulty: FaultyBroker, topic: str, error: str
+) -> None:
+    """So an inbox ended when the active broker resigned. The offset is committed later: librdkafka finds the
+    coordinator again when the session is over."""
+    send(faulty.bootstrap, topic)
+    faulty.fail("OffsetCommit", error, 2)
+
+    def is_done(_inbox: Inbox) -> bool:
+        return not faulty.unfired and committed(faulty.bootstrap, topic) == 1
+
+    run_until(engine, faulty.bootstrap, topic, is_done, **{"session.timeout.ms": 6_000})
+
+
 def test_nothing_is_asked_before_some_seconds_have_gone_by() -> None:
     clock = Clock()
     brokers = Brokers(clock)
@@ -210,13 +219,13 @@ def test_a_group_that_gives_no_partitions_is_named_with_what_to_look_at(caplog: 
     assert over == OVER
 
 
-def test_the_client_does_not_begin_anew_all_the_time_and_its_own_callback_is_called() -> None:
+def test_the_client_asks_its_bootstrap_servers_again_and_its_own_callback_is_called() -> None:
     heard: list[object] = []
     settings = for_confluent({"group.id": "x", "error_cb": heard.append}, heard.append)
     settings["error_cb"]("error")
-    assert (heard, settings["metadata.recovery.strategy"]) == (["error", "error"], "none")
-    own = for_confluent({"group.id": "x", "metadata.recovery.strategy": "rebootstrap"}, heard.append)
-    assert own["metadata.recovery.strategy"] == "rebootstrap"
+    assert (heard, settings["metadata.recovery.strategy"]) == (["error", "error"], "rebootstrap")
+    own = for_confluent({"group.id": "x", "metadata.recovery.strategy": "none"}, heard.append)
+    assert own["metadata.recovery.strategy"] == "none"
 
 
 @pytest.fixture(autouse=True)

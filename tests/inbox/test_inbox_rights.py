@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,12 +16,6 @@ from semel.database import begin_immediately
 from semel.inbox import AsyncInbox, Inbox, LoopFailed
 from semel.testing.broker import FaultyBroker
 from semel.wire.errors import ErrorCode
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    """The database has no part in it."""
-    return f"sqlite:///{tmp_path}/test.db"
 
 
 def identity(message: Any) -> str:

@@ -23,16 +23,21 @@ from semel.inbox.admission import Due
 from semel.inbox.brokers import Brokers, LoopFailed, checked_config
 from semel.inbox.events import Headers, Message, Outcome
 from semel.inbox.loop import POLL_SECONDS, Loop, Place, engine_behind
-from semel.publish.clients import lacking, logger_of_client
+from semel.publish.clients import CONNECTING, lacking, logger_of_client
 
 # With an engine, a handler gets a Connection; with a sessionmaker, a Session.
 Handler = Callable[[Any, Message], object]
 
 logger = logger_of_client("semel.inbox.librdkafka")
 
+# Another broker is about to have the group, or has it. The client looks for it, and calls none of these retriable.
+_OTHER_COORDINATOR: Final = frozenset(
+    {KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS}
+)
 # Errors that the client reports and retries by itself.
 _PASSING: Final = frozenset(
     {
+        *_OTHER_COORDINATOR,
         KafkaError._PARTITION_EOF,
         KafkaError._MAX_POLL_EXCEEDED,
         KafkaError._TRANSPORT,
@@ -56,6 +61,7 @@ _NO_MEMBER: Final = frozenset(
 # The loop can repeat the commit later.
 _LATER: Final = frozenset(
     {
+        *_OTHER_COORDINATOR,
         KafkaError.REBALANCE_IN_PROGRESS,
         KafkaError._TIMED_OUT,
         KafkaError._TRANSPORT,
@@ -219,11 +225,9 @@ def for_confluent(settings: Mapping[str, Any], hear: Callable[[KafkaError], None
 
 
 _FOR_CONFLUENT: Final = {
+    **CONNECTING,
     # A group without offsets begins at the start of the topic: it must not miss earlier records.
     "auto.offset.reset": "earliest",
-    # Otherwise librdkafka goes back to its bootstrap servers whenever all brokers are away, and logs that twenty times
-    # a second.
-    "metadata.recovery.strategy": "none",
 }
 
 

@@ -127,10 +127,10 @@ def logger_of_client(name: str) -> logging.Logger:
 
 def _lowered(record: logging.LogRecord) -> bool:
     """A connection that fails is made again, and if that lasts, what uses the client says so once. To librdkafka each
-    attempt is an error, so a broker that restarts would look like a fault of the program."""
+    attempt is an error, and there are twenty a second while all brokers are away."""
     facility, *_ = record.args if isinstance(record.args, tuple) and record.args else ("",)
     if facility == "FAIL":
-        record.levelno, record.levelname = logging.INFO, logging.getLevelName(logging.INFO)
+        record.levelno, record.levelname = logging.DEBUG, logging.getLevelName(logging.DEBUG)
     return logging.getLogger(record.name).isEnabledFor(record.levelno)
 
 
@@ -141,12 +141,13 @@ _DEFAULTS: Final[Mapping[str, Any]] = {
     "partitioner": "murmur2_random",
     "linger.ms": 5,
 }
-_CONNECTING: Final[Mapping[str, Any]] = {
-    "logger": logger,
-    # Otherwise librdkafka goes back to its bootstrap servers whenever all brokers are away, and logs that twenty times
-    # a second.
-    "metadata.recovery.strategy": "none",
+# For every client of librdkafka that semel makes for an application.
+CONNECTING: Final[Mapping[str, Any]] = {
+    # When none of the brokers that it knows answers, the client asks its bootstrap servers again. With "none" it waits
+    # for brokers that may stay away, though another one has taken over.
+    "metadata.recovery.strategy": "rebootstrap",
 }
+_CONNECTING: Final[Mapping[str, Any]] = {"logger": logger, **CONNECTING}
 _OURS: Final[Mapping[str, str]] = {
     "bootstrap.servers": "it is the first argument",
     "metadata.broker.list": "it is the first argument",
