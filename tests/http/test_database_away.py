@@ -46,7 +46,7 @@ def test_who_finds_the_database_away_comes_again_and_is_executed_once(
     assert away.json()["type"] == "urn:semel:problem:database-away"
     assert (answers, executed) == ([201, 201], ["done"])
     [line] = [record.getMessage() for record in caplog.records if "could not be claimed" in record.getMessage()]
-    assert line.startswith("/payments was not executed")
+    assert line.startswith("POST /payments was not executed")
     assert "secret" not in line
 
 

@@ -77,7 +77,7 @@ def test_a_dependency_that_commits_behind_the_answer_is_refused_though_its_handl
     assert all(is_problem(client.post("/orders/7")) for _ in range(2))
     assert (orders(engine), kept(engine)) == (["of before"], 0)
     first, _second = errors(caplog)
-    assert "POST /orders/{number} was refused" in first
+    assert "POST /orders/{number} (test_own_sessions.of_fastapi.<locals>.place) was refused" in first
     assert "holds an unsent change of Order" in first
 
 
@@ -205,7 +205,7 @@ def test_what_the_code_behind_the_yield_writes_is_refused_and_its_path_is_told(
     assert client.post("/orders/7").status_code == 201
     assert (orders(engine), kept(engine)) == (["of before"], 1)
     [one] = errors(caplog)
-    assert "POST /orders/{number}: after its answer a change was refused" in one
+    assert "POST /orders/{number} (test_own_sessions.of_fastapi.<locals>.place): after its answer a change was" in one
 
 
 def test_a_background_task_may_write_with_a_session_that_it_begins_itself(
@@ -443,8 +443,8 @@ def test_a_commit_in_the_teardown_of_flask_is_answered_with_the_problem_and_one_
     assert kept(engine) == 0
     assert client.post("/behind", headers=HEADERS).status_code == 200
     first, second = errors(caplog)
-    assert "POST /teardown was refused" in first
-    assert "POST /behind: after its answer a change was refused" in second
+    assert "POST /teardown (place) was refused" in first
+    assert "POST /behind (place): after its answer a change was refused" in second
     assert (orders(engine), kept(engine)) == (["of before"], 1)
 
 

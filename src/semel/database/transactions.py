@@ -42,6 +42,8 @@ class Watched:
         # The driver begins a transaction with the first statement.
         self.is_begun = False
         self.is_over = False
+        # With what semel has refused the first work or commit that would have been lost.
+        self.refusal: TransactionBroken | None = None
         self.error: BaseException | None = None
         self.failed: list[IsClaimed] = []
         # Kept while it has to stay open, so that a session which nobody keeps does not vanish with its changes.
@@ -58,7 +60,13 @@ class Watched:
     def broken(self) -> TransactionBroken:
         broken = TransactionBroken()
         broken.__cause__ = self.error
+        self.refusal = self.refusal or broken
         return broken
+
+    def ended_too_early(self) -> CommitTooEarly:
+        self.is_over = True
+        self.refusal = self.refusal or CommitTooEarly()
+        return CommitTooEarly()
 
 
 _watched: Final[WeakKeyDictionary[Connection, Watched]] = WeakKeyDictionary()
@@ -108,6 +116,12 @@ class OpenTransaction:
     def is_over(self) -> bool:
         """Whether it was rolled back."""
         return self._watched.is_over
+
+    @property
+    def refusal(self) -> TransactionBroken | None:
+        """With what semel has refused, after the end of the transaction or in place of it, what would have been
+        lost."""
+        return self._watched.refusal
 
     def check(self) -> None:
         """Raise TransactionBroken if a commit would not commit everything since the claim."""
@@ -210,8 +224,7 @@ def _after_statement(connection: Connection, *_statement: object) -> None:
     elif watched is not None and watched.mark is not None:
         mark, watched.mark = watched.mark, None
         if not _is_in_transaction(connection) or not dialect_of(connection).is_marked(connection, mark):
-            watched.is_over = True
-            raise CommitTooEarly
+            raise watched.ended_too_early()
 
 
 def _at_error(context: ExceptionContext) -> None:
@@ -236,7 +249,7 @@ def _before_commit(connection: Connection, *_two_phase: object) -> None:
     is_another = not watched.is_of(connection)
     try:
         if watched.holders:
-            raise watched.broken() if is_another else CommitTooEarly()
+            raise watched.broken() if is_another else watched.ended_too_early()
         if is_another:
             _forget(connection, watched)
             return

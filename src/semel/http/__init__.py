@@ -14,8 +14,9 @@ from semel.http.answers import PROBLEMS, Fate, Problem
 from semel.http.asgi import AsgiIdempotency
 from semel.http.callers import UnusableScope
 from semel.http.claims import reap, reap_async
-from semel.http.idempotency import Idempotency, NoKey, NoMiddleware, Request
+from semel.http.idempotency import Idempotency, NoKey, NoMiddleware
 from semel.http.openapi import document
+from semel.http.places import Request
 from semel.http.tables import metadata
 from semel.http.unkeyed import OnlyReads
 from semel.http.wsgi import WsgiIdempotency

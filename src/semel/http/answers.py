@@ -200,10 +200,14 @@ CONNECTION_UNUSED: Final = Problem(
 WRITTEN_ELSEWHERE: Final = Problem(
     "written-elsewhere", 500, "This service has worked beside the transaction of the Idempotency-Key"
 )
+TRANSACTION_ENDED: Final = Problem(
+    "transaction-ended", 500, "This service did not keep the transaction of the Idempotency-Key open and whole"
+)
 
 PROBLEMS: Final = (
     *(KEY_MISSING, KEY_MALFORMED, CALLER_UNKNOWN, STILL_RUNNING, ANSWER_NOT_KEPT),
     *(BODY_TOO_LARGE, PAYLOAD_DIFFERS, DATABASE_BUSY, DATABASE_AWAY, CONNECTION_UNUSED, WRITTEN_ELSEWHERE),
+    TRANSACTION_ENDED,
 )
 
 

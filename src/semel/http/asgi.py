@@ -17,7 +17,8 @@ from semel.database.kinds import check_callable, check_kind
 from semel.database.procedures import drive_async
 from semel.http.answers import Answer, Fate, RequestRefused, lowered, streams, ttl_header
 from semel.http.holders import Holder, claimed, holder_of, refusable, refusal, settled, tallied
-from semel.http.idempotency import CONTEXT, UNKEYED, Idempotency, Request
+from semel.http.idempotency import CONTEXT, UNKEYED, Idempotency
+from semel.http.places import Request, note_place
 from semel.http.requests import KEY_HEADER
 from semel.steps.heartbeat import beating
 from semel.steps.transactions import whole
@@ -67,6 +68,10 @@ class AsgiIdempotency:
 
         try:
             await self._app(scope, receive, settle_and_send)
+        except Exception as error:
+            if unkeyed.is_begun:
+                note_place(error, _request(scope))
+            raise
         finally:
             if unkeyed.is_begun:
                 await whole(drive_async(unkeyed.end()))

@@ -14,11 +14,12 @@ from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol, TypeVar
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import InvalidRequestError
 
 from semel.database.effects import Work, driver_of
 from semel.database.errors import is_conflict, is_passing
 from semel.database.procedures import Procedure
-from semel.database.refusals import WaitsForItself, WrittenElsewhere, told_of_end
+from semel.database.refusals import TransactionBroken, WaitsForItself, WrittenElsewhere, told_of_end
 from semel.database.writers import file_of, writing
 from semel.http.answers import (
     ANSWER_NOT_KEPT,
@@ -43,12 +44,13 @@ from semel.http.claims import (
     title_of,
 )
 from semel.http.counters import Tally
-from semel.http.idempotency import Idempotency, Request
+from semel.http.idempotency import Idempotency
+from semel.http.places import Request, note_place
 from semel.http.steps import AsyncKey, Key, steps_of
 from semel.retries.backoff import is_no_answer
 from semel.steps.heartbeat import Lease
 from semel.steps.records import Fenced, Name
-from semel.steps.transactions import NewTransaction, briefly, confirmed
+from semel.steps.transactions import NewTransaction, NotCommitted, briefly, confirmed
 
 # -- a transaction -----------------------------------------------------------------------------------------------------
 
@@ -80,6 +82,9 @@ class Holder(Protocol):
 
     def written_elsewhere(self, fate: Fate) -> WrittenElsewhere | None:
         """What the handler has written beside the key, or would still write there after an answer with this fate."""
+
+    def ended_early(self, error: Exception | None = None) -> TransactionBroken | None:
+        """Why the handler failed, if it has ended its transaction and gone on; `error` is what it raised."""
 
     def claim(self) -> Procedure[KeyState]: ...
     def settle(self, fate: Fate, status: int, answer: Answer | None) -> Procedure[KeyState | None]:
@@ -158,6 +163,13 @@ class InTransaction:
                 self._work.check()
         return self._work.refused
 
+    def ended_early(self, error: Exception | None = None) -> TransactionBroken | None:
+        refusal = self._transaction.refusal
+        if refusal is None and isinstance(error, InvalidRequestError) and self._transaction.is_over:
+            # In its own words SQLAlchemy refuses what comes after a rollback.
+            return TransactionBroken()
+        return error if refusal is None and isinstance(error, TransactionBroken) else refusal
+
     def settle(self, fate: Fate, status: int, answer: Answer | None) -> Procedure[KeyState | None]:
         # What is begun from here on, such as a look at what was committed, is of this holder.
         self._is_executing = False
@@ -221,7 +233,8 @@ def claimed(holder: Holder) -> Procedure[Answer | None]:
 
 def settled(holder: Holder, fate: Fate, status: int, answer: Answer | None) -> Procedure[Answer | None]:
     """Settle the request. None if its answer may be sent; otherwise the answer that the client gets instead."""
-    beside = holder.written_elsewhere(fate)
+    early = holder.ended_early()
+    beside = holder.written_elsewhere(fate) or (early if status >= 500 else None)
     if beside is not None:
         return (yield from refusal(holder, beside))
     if fate is Fate.KEPT and not holder.was_asked:
@@ -231,7 +244,13 @@ def settled(holder: Holder, fate: Fate, status: int, answer: Answer | None) -> P
             yield from holder.release()
             holder.tally.count("forgotten")
             return refused.answer
-    outcome = yield from holder.settle(fate, status, answer)
+    try:
+        outcome = yield from holder.settle(fate, status, answer)
+    except Exception as error:
+        ended = early or holder.ended_early(error) or (error if isinstance(error, NotCommitted) else None)
+        if ended is None:
+            raise
+        return (yield from refusal(holder, ended))
     if outcome is None:
         holder.tally.count("forgotten" if fate is Fate.FORGOTTEN else "accepted")
         return None
@@ -240,14 +259,16 @@ def settled(holder: Holder, fate: Fate, status: int, answer: Answer | None) -> P
 
 def refusable(holder: Holder, error: Exception) -> Exception | None:
     """Why the client of a handler that has raised this gets a refusal; None if it gets what its server makes of it."""
-    return holder.written_elsewhere(Fate.FORGOTTEN) or (error if isinstance(error, WaitsForItself) else None)
+    beside = holder.written_elsewhere(Fate.FORGOTTEN) or holder.ended_early(error)
+    return error if beside is None and isinstance(error, WaitsForItself) else beside
 
 
 def refusal(holder: Holder, error: Exception) -> Procedure[Answer]:
-    """Release the key of a handler that has written beside it. Returns the answer for its client."""
+    """Release the key of a handler that has written beside it, or has ended its transaction. Returns the answer for its
+    client."""
     yield from holder.release()
     holder.tally.count("forgotten")
-    return holder.idempotency.tell_of_effect_elsewhere(holder.request, error)
+    return holder.idempotency.tell_of_refusal(holder.request, error)
 
 
 @contextlib.contextmanager
@@ -257,6 +278,7 @@ def tallied(holder: Holder) -> Iterator[None]:
         yield
     except BaseException as error:
         holder.tally.count("fenced" if isinstance(error, Fenced) else "forgotten")
+        note_place(error, holder.request)
         raise
     holder.tally.count("forgotten")
 
@@ -360,6 +382,9 @@ class Leased:
 
     def written_elsewhere(self, fate: Fate) -> None:
         """Each step looks for itself."""
+
+    def ended_early(self, error: Exception | None = None) -> TransactionBroken | None:
+        return error if isinstance(error, TransactionBroken) else None
 
     def executing(self) -> AbstractContextManager[None]:
         """No transaction is open but those of the steps, which say so themselves."""

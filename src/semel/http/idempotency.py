@@ -8,9 +8,8 @@ import asyncio
 import inspect
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final, TypeAlias
 
@@ -18,6 +17,7 @@ from semel.database.clock import Clock, now_ms
 from semel.database.effects import listen
 from semel.database.errors import one_line
 from semel.database.kinds import check_callable, check_kind
+from semel.database.refusals import TransactionBroken
 from semel.http.answers import (
     BODY_TOO_LARGE,
     CALLER_UNKNOWN,
@@ -26,6 +26,7 @@ from semel.http.answers import (
     KEY_MALFORMED,
     KEY_MISSING,
     STILL_RUNNING,
+    TRANSACTION_ENDED,
     WRITTEN_ELSEWHERE,
     Answer,
     Commits,
@@ -38,6 +39,7 @@ from semel.http.answers import (
 )
 from semel.http.callers import checked_caller
 from semel.http.claims import NO_LEASE, Term, name_of
+from semel.http.places import Request, place_of
 from semel.http.requests import KEY_HEADER, KeyMalformed, fingerprint, read_key
 from semel.http.unkeyed import Unkeyed, reader_of
 from semel.steps.records import Name
@@ -47,6 +49,7 @@ from semel.steps.transactions import (
     AsyncTransaction,
     Database,
     LoopTransaction,
+    NotCommitted,
     ThreadTransaction,
     Transaction,
     begin_of,
@@ -76,17 +79,6 @@ logger = logging.getLogger("semel.http")
 # in without one.
 CONTEXT: Final = "semel.http"
 UNKEYED: Final = "semel.http.unkeyed"
-
-
-@dataclass(frozen=True)
-class Request:
-    """The request as the configured functions see it. Names of headers are in lower case."""
-
-    method: str
-    path: str
-    headers: Mapping[str, str]
-    native: Mapping[str, Any]
-    """The scope of ASGI, or the environment of WSGI."""
 
 
 Scope: TypeAlias = Callable[[Request], str | Awaitable[str | None] | None]
@@ -241,10 +233,13 @@ class Idempotency:
     def tell_of_unasked(self, request: Request, status: int) -> None:
         """Tell of a handler that has not asked for what commits with the key: what it has written elsewhere may be lost
         although its answer is replayed, or be there although it was executed again."""
-        advice, path = self._way_of(request), _route_of(request)
+        advice, path = self._way_of(request), place_of(request)
         if self.strict:
             logger.error("%s answered %d and was not kept: its handler did not ask for %s", path, status, advice)
-            detail = f"Its handler did not ask for {advice}. The key stays free; what it wrote elsewhere may be there."
+            detail = (
+                f"The handler of {path} did not ask for {advice}. The key stays free; what it wrote elsewhere may be "
+                "there."
+            )
             raise RequestRefused(CONNECTION_UNUSED, detail)
         if path not in self._told and len(self._told) < TOLD_PATHS_MAX:
             self._told.add(path)
@@ -262,22 +257,31 @@ class Idempotency:
         is_fastapi = fastapi is not None and isinstance(request.native.get("app"), fastapi.FastAPI)
         return "Depends(idempotency.session)" if is_fastapi else "idempotency.session(request)"
 
-    def tell_of_effect_elsewhere(self, request: Request, error: Exception) -> Answer:
-        """Tell of a handler that has written beside its key, and the answer that its client gets."""
-        logger.error("%s was refused, and its key stays free: %s", _route_of(request), error)
+    def tell_of_refusal(self, request: Request, error: Exception) -> Answer:
+        """Tell of a handler that has written beside its key, or has ended its transaction, and the answer that its
+        client gets."""
+        place = place_of(request)
+        logger.error("%s was refused, and its key stays free: %s", place, error)
+        if isinstance(error, TransactionBroken | NotCommitted):
+            return RequestRefused(TRANSACTION_ENDED, f"{place}: {error}.").answer
         remedy = getattr(error, "remedy", "") or f"take {self._way_of(request)} in its handler for all that it writes"
-        detail = f"Nothing was committed with the key, which stays free. So {remedy}; the log of the service says more."
+        detail = (
+            f"{place}: nothing was committed with the key, which stays free. So {remedy}; the log of the service says "
+            "more."
+        )
         return RequestRefused(WRITTEN_ELSEWHERE, detail).answer
 
     def tell_of_absence(self, request: Request, error: Exception) -> Answer:
         """Tell of a database that could not be asked for the key, and the answer that the client gets."""
         kind = type(error).__name__
-        logger.warning("%s was not executed, its key could not be claimed: %s: %s", request.path, kind, one_line(error))
+        logger.warning(
+            "%s was not executed, its key could not be claimed: %s: %s", place_of(request), kind, one_line(error)
+        )
         return RequestRefused(DATABASE_AWAY, "Try again later.", 1).answer
 
     def tell_of_late_effect(self, request: Request, error: Exception) -> None:
         """Tell of what was written beside a key after the answer: nobody can take that back."""
-        logger.error("%s: after its answer a change was refused, and so is missing: %s", _route_of(request), error)
+        logger.error("%s: after its answer a change was refused, and so is missing: %s", place_of(request), error)
 
     def enter(self, name: Name, owner: object) -> None:
         """Refuse at once a request that already runs in this process. On SQLite it would otherwise wait for the other
@@ -339,15 +343,11 @@ class Idempotency:
         if not self._has_told_of_stranger:
             self._has_told_of_stranger = True
             logger.warning(
-                "%s %s was refused: scope has returned %r, as it should for a stranger alone. For others it has to "
+                "%s was refused: scope has returned %r, as it should for a stranger alone. For others it has to "
                 "return the name under which the application has authenticated them",
-                *(request.method, request.path, returned),
+                *(place_of(request), returned),
             )
         raise RequestRefused(CALLER_UNKNOWN, "Keys belong to their callers, and this request does not say who calls.")
-
-
-def _route_of(request: Request) -> str:
-    return f"{request.method} {getattr(request.native.get('route'), 'path', request.path)}"
 
 
 def _matches(path: str, patterns: Sequence[str]) -> bool:

@@ -16,7 +16,8 @@ from semel.database.procedures import drive
 from semel.database.refusals import WrittenElsewhere
 from semel.http.answers import Answer, Fate, Headers, RequestRefused, lowered, streams, ttl_header
 from semel.http.holders import Holder, claimed, holder_of, refusable, refusal, settled, tallied
-from semel.http.idempotency import CONTEXT, UNKEYED, Idempotency, Request
+from semel.http.idempotency import CONTEXT, UNKEYED, Idempotency
+from semel.http.places import Request, keep_route, note_place
 from semel.http.unkeyed import Unkeyed
 from semel.steps.heartbeat import beating_in_thread
 
@@ -61,7 +62,9 @@ class WsgiIdempotency:
 
         try:
             pieces = self._app(environ, settle_and_start)
-        except BaseException:
+        except BaseException as error:
+            if unkeyed.is_begun:
+                note_place(error, request)
             drive(unkeyed.end())
             raise
         if unkeyed.is_begun:
@@ -174,6 +177,7 @@ class _Exchange:
         if exc_info is not None and self._is_sent:
             # The server cannot send another answer any more, and has to break this one off.
             raise exc_info[1].with_traceback(exc_info[2])
+        keep_route(self._environ)
         # A second start replaces the answer of an application that has failed in the middle, with what it had written.
         self._started = status, headers
         self._written.clear()

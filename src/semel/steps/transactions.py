@@ -23,7 +23,7 @@ from semel.database import AsyncHandle, Handle, OpenTransaction, keep_open, with
 from semel.database.dialects import OpenRawTransaction, dialect_of
 from semel.database.kinds import WrongKind, check_engine, check_kind
 from semel.database.procedures import Procedure
-from semel.database.refusals import told_of_end
+from semel.database.refusals import TransactionBroken, told_of_end
 from semel.steps.slots import Slots
 
 T = TypeVar("T")
@@ -180,6 +180,11 @@ class _Managed(Generic[M, H]):
         """Whether it was rolled back, and has not ended here."""
         return self._kept is not None and self._kept.is_over
 
+    @property
+    def refusal(self) -> TransactionBroken | None:
+        """With what semel has refused work or a commit after the end of the transaction, or in place of its end."""
+        return None if self._kept is None else self._kept.refusal
+
     def _released(self) -> M | None:
         """The manager, which may end the transaction now; it is not open here any more."""
         manager, self._manager = self._manager, None
@@ -292,6 +297,10 @@ class LoopTransaction(ABC):
     @abstractmethod
     def is_over(self) -> bool: ...
 
+    @property
+    @abstractmethod
+    def refusal(self) -> TransactionBroken | None: ...
+
     @abstractmethod
     def _start(self, work: Callable[[Connection], T]) -> Awaitable[T]: ...
 
@@ -370,6 +379,10 @@ class ThreadTransaction(LoopTransaction):
     @property
     def is_over(self) -> bool:
         return self._transaction.is_over
+
+    @property
+    def refusal(self) -> TransactionBroken | None:
+        return self._transaction.refusal
 
     def _start(self, work: Callable[[Connection], T]) -> Awaitable[T]:
         return self._in_thread(lambda: self._transaction.start(work))

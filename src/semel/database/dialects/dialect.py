@@ -55,6 +55,7 @@ class OpenRawTransaction(ABC):
     file = ""
     # The driver says so itself.
     is_over = False
+    refusal: TransactionBroken | None = None
 
     def __init__(self, raw: Any) -> None:
         self.driver = raw
@@ -209,6 +210,10 @@ class Dialect(ABC):
 
     @abstractmethod
     def is_missing_table(self, raised: BaseException | None) -> bool: ...
+
+    def text_of(self, raised: BaseException | None) -> str | None:
+        """What the server says in a driver's error that as text also has what only programs need; None for others."""
+        return None
 
     # -- statements --------------------------------------------------------------------------------------------------
 

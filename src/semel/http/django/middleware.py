@@ -16,11 +16,9 @@ from semel.database.procedures import drive
 from semel.http.answers import Answer, Fate, Headers, RequestRefused, lowered, streams, ttl_header
 from semel.http.django.configuration import configured
 from semel.http.holders import Holder, claimed, holder_of, settled, tallied
-from semel.http.idempotency import CONTEXT, Request
+from semel.http.idempotency import CONTEXT
+from semel.http.places import NATIVE, Request
 from semel.steps.heartbeat import beating_in_thread
-
-# Under which name `request.native`, for `scope`, has Django's own request with its user.
-NATIVE = "django.request"
 
 
 class IdempotencyMiddleware:
