@@ -16,7 +16,7 @@ from semel.client.cluster import Cluster
 from semel.client.errors import LogError, RefusedByBroker
 from semel.client.places import EARLIEST, LATEST, Isolation, TopicPartition
 from semel.client.settings import Address
-from semel.client.topics import offsets_of
+from semel.client.topics import nearest, offsets_of
 from semel.wire import kafka
 from semel.wire.errors import ErrorCode, ProtocolError
 from semel.wire.primitives import INT32, MALFORMED, read_length, read_string
@@ -71,6 +71,13 @@ def listed(cluster: Cluster) -> dict[str, Listed]:
         kinds = {kind: (kind or "classic").lower() for kind in {one.kind for one in found}}
         groups.update({one.name: Listed(one.name, kinds[one.kind], one.state, broker) for one in found})
     return dict(sorted(groups.items()))
+
+
+def group_of(cluster: Cluster, name: str) -> Listed:
+    groups = listed(cluster)
+    if name not in groups:
+        raise LogError(f"there is no group {name!r}{nearest(name, groups) or ': semel groups list shows all'}")
+    return groups[name]
 
 
 def members(cluster: Cluster, coordinator: Address, group: Listed) -> list[Member]:
@@ -276,14 +283,17 @@ def target(cluster: Cluster, partitions: Iterable[TopicPartition], place: str) -
     wanted = list(partitions)
     if place == "earliest":
         return _in_order(offsets_of(cluster, wanted, EARLIEST), wanted)
-    latest = _in_order(offsets_of(cluster, wanted, LATEST), wanted)
-    if place == "latest":
-        return latest
     if _OFFSET.fullmatch(place):
-        earliest = _in_order(offsets_of(cluster, wanted, EARLIEST), wanted)
-        return {where: min(max(int(place), earliest[where]), end) for where, end in latest.items()}
+        return within(cluster, dict.fromkeys(wanted, int(place)))
+    latest = _in_order(offsets_of(cluster, wanted, LATEST), wanted)
     # A partition without a record from that time on goes to its end.
-    return latest | offsets_of(cluster, wanted, _parse_time(place))
+    return latest if place == "latest" else latest | offsets_of(cluster, wanted, _parse_time(place))
+
+
+def within(cluster: Cluster, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """These offsets, and of each that is outside its partition the nearest one there."""
+    earliest, latest = (offsets_of(cluster, offsets, end) for end in (EARLIEST, LATEST))
+    return {where: min(max(offset, earliest[where]), latest[where]) for where, offset in offsets.items()}
 
 
 def held_back(

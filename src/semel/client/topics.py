@@ -11,7 +11,7 @@ from semel.client.cluster import Cluster
 from semel.client.errors import UnknownTopic
 from semel.client.places import LATEST, Isolation, Position, Topic, TopicPartition
 
-# How much of a topic's name has to agree with a name that no topic has: two letters that changed places in six.
+# How much of a name has to agree with one that no topic, or no group, has: two letters that changed places in six.
 NEARNESS_MIN: Final = 0.75
 
 
@@ -24,7 +24,11 @@ def topic_of(cluster: Cluster, name: str) -> Topic:
 
 def near(cluster: Cluster, name: str) -> str:
     """The topic whose name was probably meant, as the end of a sentence; empty if there is none."""
-    close = difflib.get_close_matches(name, cluster.every_topic(), n=1, cutoff=NEARNESS_MIN)
+    return nearest(name, cluster.every_topic())
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, names, n=1, cutoff=NEARNESS_MIN)
     return f"; was {close[0]!r} meant?" if close else ""
 
 

@@ -1,5 +1,6 @@
 """What `semel groups` promises: how far each group has come is shown, and nothing moves unless somebody means it."""
 
+import shlex
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -107,6 +108,38 @@ def test_a_group_is_set_to_any_place_there_is(bootstrap: str) -> None:
     assert "names no partitions" in semel_failure("groups", "reset", "going", *wrong, bootstrap)
     missing = ("--topic", "places:7", "--to", "1")
     assert "has no partition 7" in semel_failure("groups", "reset", "going", *missing, bootstrap)
+
+
+def test_each_partition_is_set_to_its_own_offset_and_the_line_that_puts_them_back_can_be_pasted(bootstrap: str) -> None:
+    records(bootstrap, "own", partitions=2)
+    records(bootstrap, "others")
+    for where in ("own:0", "others:0"):
+        reset(bootstrap, "pasting", "--topic", where, "--to", "4", "--execute")
+    offsets = ("--to-offsets", "own:0=2,1=7", "--to-offsets", "others:0=99")
+    shown = reset(bootstrap, "pasting", *offsets)
+    assert table(shown)[:3] == [["others", "0", "4", "5"], ["own", "0", "4", "2"], ["own", "1", "-", "0"]]
+    assert shown[-1] == "nothing was changed; pass --execute to do it"
+    *_, back = reset(bootstrap, "pasting", *offsets, "--execute")
+    words = shlex.split(back.removeprefix("to put them back: "))
+    assert words[:4] == ["semel", "groups", "reset", "pasting"]
+    semel_lines(*words[1:])
+    assert [row[2] for row in table(semel_lines("groups", "describe", "pasting", bootstrap))] == ["4", "4", "0"]
+    for wrong, said in (
+        (("--to-offsets", "own:0"), "names no offsets"),
+        (("--to-offsets", "own:7=1"), "has no partition 7"),
+        (("--to-offsets", "own:0=1,0=2"), "is named twice"),
+        (("--to-offsets", "own:0=1", "--topic", "own"), "leave out --topic"),
+    ):
+        assert said in semel_failure("groups", "reset", "pasting", *wrong, bootstrap)
+
+
+def test_a_group_whose_name_was_mistyped_is_suggested(bootstrap: str) -> None:
+    records(bootstrap, "near")
+    reset(bootstrap, "billing", "--topic", "near", "--to", "4", "--execute")
+    for action in ("describe", "delete"):
+        assert "there is no group 'biling'; was 'billing' meant?" in semel_failure(
+            "groups", action, "biling", bootstrap
+        )
 
 
 def test_without_a_topic_all_that_the_group_knows_is_set(bootstrap: str) -> None:

@@ -8,12 +8,14 @@ broker refuses that.
 from __future__ import annotations
 
 import argparse
+import re
+import shlex
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from semel.client import groups
 from semel.client.cluster import GROUP, Cluster
-from semel.client.groups import Committed, Listed, Member, Shared
+from semel.client.groups import Committed, Member, Shared
 from semel.client.lag import Lag, Standing, lags
 from semel.client.places import TopicPartition
 from semel.client.settings import Address
@@ -28,12 +30,14 @@ if TYPE_CHECKING:
 
 EXAMPLE: Final = """  semel groups describe billing
   semel groups reset billing --topic payments:0,1 --to 2026-01-31T12:00:00Z
+  semel groups reset billing --to-offsets payments:0=4711,1=4702
   semel groups reset billing --to earliest --execute"""
 
 # How much is read in order to count lag. A person waits a second or two for it.
 COUNTED_BYTES_MAX: Final = 64 * 1024 * 1024
 # Share partitions of which a broker is asked what is in flight.
 SHARED_MAX: Final = 1_000
+_PAIR: Final = re.compile(r"(?P<partition>[0-9]{1,9})=(?P<offset>[0-9]{1,18})")
 
 
 class Row(NamedTuple):
@@ -61,8 +65,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_door(describe, "show what a share group has in flight: the address at which the broker serves its metrics")
     reset = action("reset", "set the offsets of a group without members, or show what they would be")
-    reset.add_argument(
-        "--to", required=True, metavar="WHERE", help="earliest, latest, an offset, or a time: 2026-01-31T12:00:00Z"
+    to = reset.add_mutually_exclusive_group(required=True)
+    to.add_argument("--to", metavar="WHERE", help="earliest, latest, an offset, or a time: 2026-01-31T12:00:00Z")
+    to.add_argument(
+        "--to-offsets",
+        action="append",
+        metavar="TOPIC:P=OFFSET[,P=OFFSET]",
+        help="an offset for each partition; may be given several times, for several topics",
     )
     reset.add_argument(
         "--topic",
@@ -82,20 +91,13 @@ def run(options: argparse.Namespace) -> int:
         elif options.action == "describe":
             _describe(cluster, options.name, door_in(options))
         elif options.action == "reset":
-            _reset(cluster, options.name, options.to, options.topic, options.execute)
+            _reset(cluster, options)
         else:
             _delete(cluster, options.name, options.yes)
     return 0
 
 
 # -- list and describe ------------------------------------------------------------------------------------------
-
-
-def _group(cluster: Cluster, name: str) -> Listed:
-    group = groups.listed(cluster).get(name)
-    if group is None:
-        raise Failure(f"there is no group {name!r}: semel groups list shows all")
-    return group
 
 
 def _list(cluster: Cluster) -> None:
@@ -105,7 +107,7 @@ def _list(cluster: Cluster) -> None:
 
 
 def _describe(cluster: Cluster, name: str, door: BrokerDoor | None) -> None:
-    group = _group(cluster, name)
+    group = groups.group_of(cluster, name)
     coordinator = coordinator_of(cluster, name, GROUP)
     members = groups.members(cluster, coordinator, group)
     in_flight = {} if door is None or group.kind != groups.SHARE else _in_flight(door, name)
@@ -206,15 +208,13 @@ def _existing(cluster: Cluster, places: Iterable[TopicPartition]) -> list[TopicP
 # -- reset and delete -------------------------------------------------------------------------------------------
 
 
-def _reset(cluster: Cluster, name: str, place: str, topics: list[str] | None, execute: bool) -> None:
+def _reset(cluster: Cluster, options: argparse.Namespace) -> None:
+    name, execute = options.name, options.execute
     coordinator = coordinator_of(cluster, name, GROUP)
     listed = groups.listed(cluster).get(name)
     is_shared = listed is not None and listed.kind == groups.SHARE
     before = _starts(cluster, coordinator, name) if is_shared else groups.committed(cluster, coordinator, name)
-    partitions = _named(cluster, topics) if topics else _existing(cluster, before)
-    if not partitions:
-        raise Failure(f"group {name!r} has no offsets; name the topics with --topic")
-    target = groups.target(cluster, partitions, place)
+    target = _target(cluster, options, before)
     # A share group reads what open transactions hold back when they have ended.
     held = {} if is_shared else groups.held_back(cluster, before, target)
     if execute:
@@ -227,6 +227,53 @@ def _reset(cluster: Cluster, name: str, place: str, topics: list[str] | None, ex
     for where, (stable, skipped) in held.items():
         print(f"held back by open transactions and skipped in {where}: {skipped} from offset {stable} on")
     print(f"group {name} is set to these offsets" if execute else "nothing was changed; pass --execute to do it")
+    known = {where: before[where].offset for where in target if where in before}
+    if execute and known:
+        print(f"to put them back: {_command(options, known)}")
+
+
+def _target(
+    cluster: Cluster, options: argparse.Namespace, before: dict[TopicPartition, Committed]
+) -> dict[TopicPartition, int]:
+    if options.to_offsets:
+        if options.topic:
+            raise Failure("--to-offsets names the partitions itself: leave out --topic")
+        return groups.within(cluster, _offsets(cluster, options.to_offsets))
+    partitions = _named(cluster, options.topic) if options.topic else _existing(cluster, before)
+    if not partitions:
+        raise Failure(f"group {options.name!r} has no offsets; name the topics with --topic")
+    return groups.target(cluster, partitions, options.to)
+
+
+def _command(options: argparse.Namespace, offsets: dict[TopicPartition, int]) -> str:
+    """The command that sets the group to these offsets."""
+    words = ["semel", "groups", "reset", options.name]
+    for option in ("bootstrap", "command_config"):
+        if getattr(options, option) is not None:
+            words += [f"--{option.replace('_', '-')}", getattr(options, option)]
+    for topic in dict.fromkeys(where.topic for where in offsets):
+        own = ",".join(f"{where.partition}={offset}" for where, offset in offsets.items() if where.topic == topic)
+        words += ["--to-offsets", f"{topic}:{own}"]
+    return shlex.join([*words, "--execute"])
+
+
+def _offsets(cluster: Cluster, texts: list[str]) -> dict[TopicPartition, int]:
+    """The offsets that the user has named as TOPIC:0=17,1=40."""
+    offsets: dict[TopicPartition, int] = {}
+    for text in texts:
+        name, _, pairs = text.partition(":")
+        named = [_PAIR.fullmatch(pair) for pair in pairs.split(",")]
+        every = partitions_of(topic_of(cluster, name))
+        for one in named:
+            if one is None:
+                raise Failure(f"{text!r} names no offsets: TOPIC:0=17,1=40 does")
+            where = TopicPartition(name, int(one["partition"]))
+            if where not in every:
+                raise Failure(f"{text!r}: topic {name!r} has no partition {where.partition}, it has {len(every)}")
+            if where in offsets:
+                raise Failure(f"partition {where} is named twice")
+            offsets[where] = int(one["offset"])
+    return dict(sorted(offsets.items()))
 
 
 def _named(cluster: Cluster, texts: list[str]) -> list[TopicPartition]:
@@ -249,7 +296,7 @@ def _starts(cluster: Cluster, coordinator: Address, name: str) -> dict[TopicPart
 
 
 def _delete(cluster: Cluster, name: str, sure: bool) -> None:
-    _group(cluster, name)
+    groups.group_of(cluster, name)
     question = f"Delete group {name}, and how far it has come?"
     if not sure and not is_confirmed(question, "deleting cannot be undone; say --yes"):
         print("kept")

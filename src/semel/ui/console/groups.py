@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from semel.client import groups
 from semel.client.cluster import GROUP, Cluster
-from semel.client.errors import AuthenticationFailed, LogError, RefusedByBroker
+from semel.client.errors import AuthenticationFailed, RefusedByBroker
 from semel.client.groups import Listed, Member
 from semel.client.lag import Lag, Standing, lags, total
 from semel.client.places import EARLIEST, LATEST, Isolation, TopicPartition
@@ -212,10 +212,7 @@ def _member(member: Member) -> Answer:
 
 def _group(cluster: Cluster, name: str) -> Listed:
     with _LISTING:
-        group = groups.listed(cluster).get(name)
-    if group is None:
-        raise LogError(f"there is no group {name!r}")
-    return group
+        return groups.group_of(cluster, name)
 
 
 def reset(cluster: Cluster, query: Query) -> Plan:
