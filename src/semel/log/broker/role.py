@@ -14,7 +14,7 @@ from semel.log.broker.events import Events
 from semel.log.broker.journal_pump import Checkpoints, Sync
 from semel.log.broker.limits import Limits
 from semel.log.broker.metrics import Metrics
-from semel.log.replica.cache import Cache
+from semel.log.replica.cache import OBJECT_REMEDY, Cache
 from semel.log.replica.checkpoints import StoreCheckpoints
 from semel.log.replica.floor import Floor
 from semel.log.replica.health import Outage, StoreHealth
@@ -108,7 +108,7 @@ class Role:
         self._reader = SlotReader(
             self._store, self._journal, log, beginning.history, self._make_room, self._accepted_losses
         )
-        log.damage.doubt = self.cache.files.doubt
+        log.damage.doubt, log.damage.store = self.cache.files.doubt, self._store.describe()
         self._writer = SlotWriter(self._store, self._journal, self._reader.history, self._metrics.note_slot)
         return log
 
@@ -220,7 +220,7 @@ class Role:
             self._metrics.scrubbed_bytes += size
 
         def tell(reason: str) -> None:
-            self._events.tell(logging.ERROR, "object_damaged", reason=reason)
+            self._events.tell(logging.ERROR, "object_damaged", reason=reason, remedy=OBJECT_REMEDY)
 
         def interrupt(error: OSError) -> None:
             self._events.tell(logging.WARNING, "scrub_interrupted", reason=error)

@@ -20,15 +20,12 @@ from semel.log.broker.turns import Turns
 from semel.log.core.entries import Entry, TransactionEnded
 from semel.log.core.producer_ids import NOBODY
 from semel.log.core.shares import NoShareLeft
+from semel.log.replica.cache import Unreadable
 from semel.log.storage.log import Log
 from semel.log.storage.markers import PreparedEnd
 from semel.log.storage.segment import place_of
 from semel.wire.steps import Pace, Steps, at_once
 
-READ_REMEDY: Final = (
-    "a broker on a store: have another take over (semel resign URL), stop this one, remove its --data and start it; "
-    "any other: stop it and run semel repair DIR --set-aside"
-)
 # How many clients with an old library are remembered, so that each is told of once: an address and a user each.
 OLD_CLIENTS_MAX: Final = 1_000
 
@@ -126,14 +123,18 @@ class Runtime:
             self.events.tell(logging.WARNING, "old_scram_client", client=client_host, user=user, reason=reason)
 
     def read_failed(self, error: Exception) -> None:
-        """Log that records cannot be read, and what to do."""
+        """Log that records cannot be read, whether they are elsewhere, and what to do."""
         self.metrics.failed_reads += 1
-        self.events.tell(logging.ERROR, "read_failed", reason=f"{error}; {READ_REMEDY}")
+        remedy = error.remedy if isinstance(error, Unreadable) else self.log.damage.remedy
+        self.events.tell(logging.ERROR, "read_failed", reason=error, remedy=remedy)
+
+    def segment_damaged(self, line: str) -> None:
+        self.events.tell(logging.ERROR, "segment_damaged", reason=line, remedy=self.log.damage.remedy)
 
     def _tell_damage(self, path: str, line: str) -> None:
         """A reader has met damage. New records go to another segment, so that they can be read."""
         self.metrics.failed_reads += 1
-        self.events.tell(logging.ERROR, "segment_damaged", reason=line)
+        self.segment_damaged(line)
         partition = self.log.state.partitions.at(*place_of(path))
         if partition is not None and partition.segments and partition.segments[-1].path == path:
             self.attempt(partial(partition.roll, self.clock.now_ms()))

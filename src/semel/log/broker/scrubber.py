@@ -137,7 +137,7 @@ class Scrubber:
             damaged.pop(segment.path, None)
             return
         if segment.path not in damaged:
-            self._runtime.events.tell(logging.ERROR, "segment_damaged", reason=fault.message)
+            self._runtime.segment_damaged(fault.message)
         damaged[segment.path] = fault.size, fault.next_offset
 
     def _note(self) -> None:

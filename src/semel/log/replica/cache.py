@@ -34,6 +34,19 @@ NO_FAILURES: Final[Failures] = {}
 Result = TypeVar("Result")
 
 
+_SAVED: Final = (
+    "if the disk of another broker has these records, have it take over (semel resign URL), and its next checkpoint "
+    "writes them again; otherwise a backup may have them (semel backup)"
+)
+OBJECT_REMEDY: Final = (
+    f"if the disk of this broker has these records, the next checkpoint writes them into another object; {_SAVED}"
+)
+_GONE: Final = (
+    f"the store has no copy of these records; if another broker has taken over, that is why. If not, {_SAVED}"
+)
+_DAMAGED: Final = f"the store has no right copy of these records; {_SAVED}"
+
+
 class Unreadable(Damaged):
     """The store no longer has these bytes, or has other bytes; the message names the object."""
 
@@ -41,6 +54,10 @@ class Unreadable(Damaged):
         super().__init__(message)
         self.key = key
         self.is_gone = is_gone
+
+    @property
+    def remedy(self) -> str:
+        return _GONE if self.is_gone else _DAMAGED
 
 
 class Cache:

@@ -5,9 +5,19 @@ whole: nobody may have looked.
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from semel.log.storage.files import NotHere
 from semel.log.storage.journal import Corrupt
+
+_ON_A_STORE: Final = (
+    "{} has what was acknowledged: have another broker take over (semel resign URL), stop this one, remove its --data "
+    "and start it"
+)
+_ON_THIS_DISK_ALONE: Final = (
+    "no store has this log: put the file back from a backup; or stop the broker, copy its --data to another disk if "
+    "this one fails, and semel repair DIR --set-aside goes on without these records"
+)
 
 
 class Misread(Corrupt):
@@ -34,7 +44,14 @@ class Damage:
         self.tell: Callable[[str, str], None] = lambda path, line: None
         # Whether the store may have what is damaged at this place of a file. Then it will be fetched again.
         self.doubt: Callable[[str, int], bool] = lambda path, position: False
+        # Where the log is kept besides this disk; empty if nowhere.
+        self.store = ""
         self._describe = describe
+
+    @property
+    def remedy(self) -> str:
+        """Whether there is another copy of what this disk has lost, and what to do."""
+        return _ON_A_STORE.format(self.store) if self.store else _ON_THIS_DISK_ALONE
 
     def met(self, misread: Misread) -> Corrupt:
         """Mark the segment from there on, tell of it, and return the error for the reader. NotHere if the bytes are to
