@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
-from semel.audit.errors import AuditFailed, meant
+from semel.audit.errors import AuditFailed, meant, near_to
 from semel.audit.places import Place
 from semel.audit.rows import Selector, Wanted
 
@@ -123,10 +123,9 @@ def place(text: str, client: Mapping[str, object]) -> Place:
     scheme, _, driver = address.parts.scheme.partition("+")
     make = _PLACES.get(scheme)
     if make is None or (driver and make is not _mysql):
-        known = ", ".join(f"{scheme}:" for scheme in (_TOPIC, *_PLACES))
-        raise AuditFailed(
-            f"{_shown(text)!r} is not an address that can be audited: such an address begins with one of {known}"
-        )
+        known = [f"{scheme}:" for scheme in (_TOPIC, *_PLACES)]
+        near = near_to(f"{scheme}:", known) or f": such an address begins with one of {', '.join(known)}"
+        raise AuditFailed(f"{_shown(text)!r} is not an address that can be audited{near}")
     return make(address)
 
 

@@ -1,5 +1,6 @@
 """SQLAlchemy engines for a URL, with the settings that a claim's transaction needs. They must change nothing else."""
 
+import difflib
 from typing import Any, Final, TypeVar, cast
 
 from sqlalchemy import URL, Engine, create_engine, make_url
@@ -95,7 +96,9 @@ def _parse(url: str | URL) -> URL:
     for dialect in DIALECTS:
         if backend in dialect.backends:
             return dialect.parsed(parsed)
-    raise UnknownDatabase(f"{backend} is no database that semel knows; there are {' and '.join(_EXAMPLES)}")
+    close = difflib.get_close_matches(backend, [one for dialect in DIALECTS for one in dialect.backends], n=1)
+    meant = f"was {close[0]} meant?" if close else f"there are {' and '.join(_EXAMPLES)}"
+    raise UnknownDatabase(f"{backend} is no database that semel knows; {meant}")
 
 
 def _as_url(url: str) -> str:

@@ -22,7 +22,10 @@ def raised_by(error: BaseException) -> BaseException | None:
 
 
 def one_line(error: Exception) -> str:
-    return str(raised_by(error)).strip().partition("\n")[0]
+    """What the database says, in one line."""
+    raised = raised_by(error)
+    said = next((text for dialect in DIALECTS if (text := dialect.text_of(raised)) is not None), str(raised))
+    return said.strip().partition("\n")[0]
 
 
 def kind_of(error: BaseException) -> str:

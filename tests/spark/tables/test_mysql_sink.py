@@ -66,7 +66,7 @@ def test_the_url_is_the_one_of_the_application_kit(mariadb_url: str) -> None:
         table_of(f"{scheme}://{server}?connect_timeout=60").check()
     assert sql_sink(f"mysql://{server}", "rows").name == "mysql:rows"
     with pytest.raises(
-        ConnectionError, match=r"sink 'mysql:payments' cannot reach MySQL at 127\.0\.0\.1:1/shop"
+        ConnectionError, match=r"sink 'mysql:payments' cannot reach MySQL or MariaDB at 127\.0\.0\.1:1/shop"
     ) as failed:
         table_of("mysql://app:secret@127.0.0.1:1/shop").check()
     assert "secret" not in str(failed.value)

@@ -37,7 +37,8 @@ def cut(url: str, connected: Any) -> None:
 
 def test_a_database_that_goes_away_is_told_in_a_line_that_names_sink_table_and_server(url: str) -> None:
     database = table_of(url, APPEND)
-    product, place = {"s": ("SQLite", "/test.db"), "p": ("PostgreSQL", "@")}.get(url[0], ("MySQL", "@"))
+    # The server under mysql:// is MariaDB.
+    product, place = {"s": ("SQLite", "/test.db"), "p": ("PostgreSQL", "@")}.get(url[0], ("MariaDB", "@"))
     where = place if place != "@" else url.rpartition("@")[2]
     said = rf"^sink '\S+:payments' cannot write into payments of {product} .*{where}: .+\. No row is stored without"
 

@@ -208,6 +208,9 @@ class Mysql(Dialect):
     def is_missing_table(self, raised: BaseException | None) -> bool:
         return _code(raised) == _UNDEFINED_TABLE
 
+    def text_of(self, raised: BaseException | None) -> str | None:
+        return None if _code(raised) is None else str(raised.args[-1])  # type: ignore[union-attr]
+
     # -- statements --------------------------------------------------------------------------------------------------
 
     def insert_new(self, table: Table) -> Insert:

@@ -5,6 +5,7 @@ returns what it has written. A transaction in which a statement has failed is un
 """
 
 import contextlib
+import re
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Final
@@ -65,6 +66,7 @@ _NO_CONNECTION: Final = frozenset({"psycopg.OperationalError", "psycopg2.Operati
 # without the code; of a server that speaks another language nobody can tell it from one that is away.
 _IS_NOT_THERE: Final = "does not exist"
 _UNDEFINED_TABLE: Final = "42P01"
+_CLASS: Final = re.compile(r"<class '[\w.]+'>: ")
 _CANNOT_SERIALIZE: Final = "40001"
 
 
@@ -154,6 +156,10 @@ class Postgresql(Dialect):
     def is_missing_table(self, raised: BaseException | None) -> bool:
         """The message depends on the language of the server, so its code decides."""
         return _sqlstate(raised) == _UNDEFINED_TABLE
+
+    def text_of(self, raised: BaseException | None) -> str | None:
+        """SQLAlchemy puts the class of asyncpg's error before it."""
+        return None if _sqlstate(raised) is None else _CLASS.sub("", str(raised))
 
     def insert_new(self, table: Table) -> Insert:
         return postgresql.insert(table).on_conflict_do_nothing()

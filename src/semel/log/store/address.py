@@ -1,5 +1,6 @@
 """The address of a store: which engine a URL names. Only that engine is imported, since most brokers have no store."""
 
+import difflib
 import os
 import re
 from pathlib import Path
@@ -9,6 +10,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from semel.log.store.contract import Store, StoreRefused, check_folder
 
 EXAMPLES: Final = "file:///srv/semel, s3://bucket/prefix or postgresql://user@host/database?prefix=name"
+SCHEMES: Final = ("file", "s3", "postgresql", "postgres")
 # The options of a URL; if one is missing, the AWS_* variables of the environment count.
 BUCKET_OPTIONS: Final = ("endpoint", "region", "access_key_id", "secret_access_key")
 
@@ -27,12 +29,14 @@ def open_store(url: str, *, may_be_new: bool = True) -> Store:
         return _directory(url, parts, may_be_new)
     if parts.scheme == "s3":
         return _bucket(parts)
-    if parts.scheme in ("postgresql", "postgres"):
+    if parts.scheme in SCHEMES:
         from semel.log.store.postgres import PostgresStore
         from semel.log.store.threads import ThreadedStore
 
         return ThreadedStore(PostgresStore(parts))
-    raise StoreRefused(f"{_shown(url)} names no store that semel knows: write {EXAMPLES}")
+    close = difflib.get_close_matches(parts.scheme, SCHEMES, n=1)
+    meant = f"; was {close[0]}:// meant?" if close else f": write {EXAMPLES}"
+    raise StoreRefused(f"{_shown(url)} names no store that semel knows{meant}")
 
 
 def _shown(url: str) -> str:

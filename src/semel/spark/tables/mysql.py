@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.types import StructType
@@ -77,6 +78,7 @@ NOW: Final = "UTC_TIMESTAMP(6)"
 # sql_require_primary_key), and clusters of Galera expect one in each.
 COUNTED: Final = {ROW_COLUMN: "bigint AUTO_INCREMENT PRIMARY KEY"}
 TICK: Final = "`"
+EITHER: Final = "MySQL or MariaDB"
 
 _NO_KEY: Final = (1173, 3750)
 _NO_SAVEPOINT, _DUPLICATE_COLUMN, _LOCK_WAIT = 1305, 1060, 1205
@@ -105,7 +107,7 @@ class Mysql:
         self.settings = driver_settings(url)
         self.is_mariadb = url.startswith("mariadb")
         self.target = target
-        self.server = server_at(url, "MariaDB" if self.is_mariadb else "MySQL", target.sink, target.table)
+        self.server = server_at(url, "MariaDB" if self.is_mariadb else EITHER, target.sink, target.table)
         if isinstance(target.write.merge, str) and dialect_named("mysql").commits_by_itself(target.write.merge):
             raise ValueError(
                 "merge=...: this statement may commit by itself, so its rows could be stored without the claim: begin "
@@ -126,6 +128,9 @@ class Mysql:
             connection = opened(self.settings, self.server)
         except TypeError as error:
             raise ValueError(f"a sink into {self.target.table}: an option of the URL is unknown: {error}") from None
+        # Only the server knows: a URL of mysql:// is right for either.
+        product = "MariaDB" if is_mariadb(connection) else "MySQL"
+        self.server = replace(self.server, name=self.server.name.replace(EITHER, product, 1))
         # What is not committed when it is closed is undone.
         with self.server.failing(pymysql.err.Error), closing(connection):
             if self.is_mariadb and not is_mariadb(connection):
