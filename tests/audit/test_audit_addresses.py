@@ -52,6 +52,11 @@ def test_a_wrong_name_is_answered_by_the_one_that_was_meant(
             audit(Given([]), f"{where}/payments?id=idd")
 
 
+def test_the_scheme_that_was_meant_is_suggested() -> None:
+    with pytest.raises(AuditFailed, match=r"'postgres://.*' is not an address that can be audited; was 'postgresql:'"):
+        audit(Given([]), "postgres://app@host/shop/payments?id=id")
+
+
 def test_a_wrong_table_of_another_database_is_answered_by_its_whole_name(mariadb_url: str) -> None:
     asked(mariadb_url, "CREATE TABLE payments (id text)")
     server, _, database = mariadb_url.rpartition("/")

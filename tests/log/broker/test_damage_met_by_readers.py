@@ -118,6 +118,7 @@ async def test_a_reader_gets_an_error_and_no_bytes_that_nobody_sent(
                 seen = next_offset_of(bytes(answer.records))
             assert answer.error_code == ErrorCode.CORRUPT_MESSAGE
             assert "event=segment_damaged" in caplog.text
+            assert 'remedy="no store has this log: put the file back from a backup' in caplog.text
             assert f"semel_damaged_segments {len(broker.log.damage.marks)}\n" in exposition(broker)
             assert broker.log.damage.marks
             assert broker.metrics.storage_errors == 0, "no write was refused"
@@ -215,6 +216,7 @@ async def test_what_the_disk_has_lost_comes_from_the_store_again(
             assert bytes(await asyncio.to_thread(eventually, reads)) == before
             assert "event=segment_damaged" in caplog.text
             assert "fetched from the store again" in caplog.text
+            assert "has what was acknowledged: have another broker take over (semel resign URL)" in caplog.text
             assert "semel_damaged_segments 0\n" in exposition(broker)
             assert broker.metrics.failed_reads > 0
 

@@ -80,6 +80,7 @@ async def test_a_damaged_object_is_told_of_and_written_again_from_the_disk(caplo
         (told,) = [one for one in caplog.records if "object_damaged" in one.getMessage()]
         assert told.levelno == logging.ERROR
         assert first in told.getMessage()
+        assert "if the disk of this broker has these records, the next checkpoint writes them" in told.getMessage()
         assert "semel_damaged_segments 1\n" in exposition(broker)
         await checkpoint(broker)
         assert "semel_damaged_segments 0\n" in exposition(broker)
@@ -87,8 +88,10 @@ async def test_a_damaged_object_is_told_of_and_written_again_from_the_disk(caplo
         assert (await fetched(another)).error_code == 0, "its disk was empty"
 
 
-async def test_a_damaged_object_of_which_the_disk_has_nothing_stays_named(tmp_path: Path) -> None:
-    """Its readers get an error, and nothing is written in its place."""
+async def test_a_damaged_object_of_which_the_disk_has_nothing_stays_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its readers get an error, and nothing is written in its place. The log says that the store has no right copy."""
     store = MemoryStore()
     async with Broker(store=store) as broker:
         await fill(broker)
@@ -101,6 +104,9 @@ async def test_a_damaged_object_of_which_the_disk_has_nothing_stays_named(tmp_pa
         await checkpoint(broker)
         assert "semel_damaged_segments 1\n" in exposition(broker)
         assert (await fetched(broker)).error_code == ErrorCode.CORRUPT_MESSAGE
+        told = next(one.getMessage() for one in caplog.records if "event=read_failed" in one.getMessage())
+        assert f"{first} is damaged" in told
+        assert 'remedy="the store has no right copy of these records; if the disk of another broker has' in told
 
 
 async def test_what_is_damaged_on_the_disk_alone_comes_from_the_store(tmp_path: Path) -> None:

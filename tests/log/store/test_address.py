@@ -40,6 +40,11 @@ def test_a_message_about_a_url_does_not_repeat_its_secrets(url: str) -> None:
     assert "hidden" not in str(refusal.value)
 
 
+def test_the_scheme_that_was_meant_is_suggested() -> None:
+    with pytest.raises(StoreRefused, match=r"'postgressql://\.\.\.' names no store .*; was postgresql:// meant\?"):
+        open_store("postgressql://user:hidden@host/db")
+
+
 @pytest.mark.parametrize("endpoint", ["http://", "http://host:99999", "http://host:x", "http://[host", "ftp://host"])
 def test_an_endpoint_over_which_the_client_library_would_break_down_is_refused(endpoint: str) -> None:
     keys = "access_key_id=key&secret_access_key=hidden&region=here"

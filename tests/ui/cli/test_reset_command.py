@@ -62,15 +62,16 @@ def test_all_that_a_query_has_made_is_shown_and_deleted_and_nothing_else(
     )
     ran = semel(*arguments, "--yes")
     assert (ran.returncode, ran.stderr) == (0, "")
+    place = f"semel://{semel_broker.bootstrap}"
     shown = [" ".join(line.replace(str(tmp_path), "").split()) for line in ran.stdout.splitlines()]
     assert shown == [
         "sqlite:/shop.db/orders 2 rows",
         "sqlite:/shop.db/orders_quarantine 1 row",
         "sqlite:/shop.db/semel_batches 1 claim",
-        "delta /lake 1 file",
-        "delta /lake_quarantine 1 file",
-        "topic alerts 1 offset",
-        "topic semel-progress-warnings 1 offset",
+        "delta:/lake 1 file",
+        "delta:/lake_quarantine 1 file",
+        f"{place}/alerts 1 offset",
+        f"{place}/semel-progress-warnings 1 offset",
         "checkpoint /checkpoint 2 files",
         "deleted: when the query starts, it begins at startingOffsets, with batch 0",
     ]
@@ -99,6 +100,8 @@ def test_the_rows_and_the_claim_of_a_table_on_a_server_are_deleted(
     place, question, options = url.partition("?")
     ran = semel("reset", "--yes", f"--checkpoint={made(tmp_path)}", f"--sink={place}/orders")
     assert (ran.returncode, options) == (0, ""), ran.stderr + question
+    scheme, _, rest = place.partition("://")
+    assert f"{scheme.partition('+')[0]}://{rest}/orders " in ran.stdout, "it can be pasted"
     with engine.connect() as connection:
         assert connection.execute(text("SELECT * FROM orders")).all() == []
         assert connection.execute(text("SELECT * FROM semel_batches")).all() == [("others", OTHER)]
@@ -183,6 +186,7 @@ def test_a_sink_that_cannot_be_understood_is_refused_by_its_address() -> None:
             "oracle://host/db/orders",
             "is no sink: a sink begins with sqlite:, postgresql:, mysql:, mariadb:, delta:, iceberg:, semel:",
         ),
+        ("postgresq://host/db/orders", "is no sink; was postgresql: meant?"),
         ("sqlite:shop.db/orders?sinkid=a", "a sink of sqlite has no option sinkid"),
         ("semel://127.0.0.1:9092/alerts", "says too little"),
     ):

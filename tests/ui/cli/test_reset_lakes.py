@@ -65,7 +65,7 @@ def test_a_delta_table_whose_newest_claim_is_of_another_query_stays_with_the_che
     said = refused(tmp_path, f"delta:{tmp_path}/lake")
     assert f"has the claim of query number {number_of(QUERY)} (this one is {number_of('4fd3')})" in said
     checkpoint_of(tmp_path, QUERY)
-    assert reset(tmp_path, f"delta:{tmp_path}/lake")[0].startswith("delta /lake")
+    assert reset(tmp_path, f"delta:{tmp_path}/lake")[0].startswith("delta:/lake")
     assert [one for one in tmp_path.iterdir() if one.name in ("lake", "none")] == []
 
 
@@ -73,12 +73,12 @@ def test_an_iceberg_table_whose_newest_claim_is_of_another_query_stays_with_the_
     catalog, given = catalog_in(tmp_path)
     table = write_iceberg(catalog, "rows", "semel")
     checkpoint_of(tmp_path, "4fd3")
-    both = f"iceberg shop.rows has the claim of query {QUERY}, and {tmp_path}/none is of query 4fd3"
+    both = f"iceberg:shop.rows has the claim of query {QUERY}, and {tmp_path}/none is of query 4fd3"
     assert both in refused(tmp_path, f"iceberg:shop.rows?{given}")
     assert "no claim of query 4fd3" in refused(tmp_path, f"iceberg:shop.rows2?{given}")
     with table.transaction() as transaction:
         transaction.set_properties({key_of("semel", "main"): json.dumps({"query": "4fd3"})})
-    assert reset(tmp_path, f"iceberg:shop.rows?{given}")[0] == "iceberg shop.rows 2 rows"
+    assert reset(tmp_path, f"iceberg:shop.rows?{given}")[0] == "iceberg:shop.rows 2 rows"
     assert not (tmp_path / "none").exists()
 
 
@@ -91,12 +91,12 @@ def test_a_delta_table_goes_with_its_quarantine_unless_another_sink_has_rows_in_
     write_delta(f"{tmp_path}/others", "orders", {})
     said = refused(tmp_path, f"delta:{tmp_path}/lake?sink_id=mine")
     assert said.startswith(
-        f"delta {tmp_path}/lake holds rows of 'semel', and nothing was deleted. If that is your sink"
+        f"delta:{tmp_path}/lake holds rows of 'semel', and nothing was deleted. If that is your sink"
     )
     assert "holds rows of 'orders'" in refused(tmp_path, f"delta:{tmp_path}/others")
-    assert reset(tmp_path, f"delta:{tmp_path}/lake") == ["delta /lake 3 files", "delta /lake_quarantine 2 files"]
+    assert reset(tmp_path, f"delta:{tmp_path}/lake") == ["delta:/lake 3 files", "delta:/lake_quarantine 2 files"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["others"]
-    assert reset(tmp_path, f"delta:{tmp_path}/lake") == ["delta /lake is not there"]
+    assert reset(tmp_path, f"delta:{tmp_path}/lake") == ["delta:/lake is not there"]
 
 
 def test_a_delta_table_in_a_bucket_goes_with_its_quarantine_and_nothing_beside_it(
@@ -113,10 +113,10 @@ def test_a_delta_table_in_a_bucket_goes_with_its_quarantine_and_nothing_beside_i
     for name in ("", "_quarantine", "2"):
         write_delta(place + name, "orders", storage)
     given = urlencode({"sink_id": "orders", **{f"storage.{name}": value for name, value in storage.items()}})
-    assert reset(tmp_path, f"delta:{place}?{given}") == [f"delta {place} 2 files", f"delta {place}_quarantine 2 files"]
+    assert reset(tmp_path, f"delta:{place}?{given}") == [f"delta:{place} 2 files", f"delta:{place}_quarantine 2 files"]
     assert not DeltaTable.is_deltatable(place, storage)
     assert DeltaTable(f"{place}2", storage_options=storage).to_pyarrow_table().num_rows == 2
-    assert reset(tmp_path, f"delta:{place}?{given}") == [f"delta {place} is not there"]
+    assert reset(tmp_path, f"delta:{place}?{given}") == [f"delta:{place} is not there"]
 
 
 def catalog_in(directory: Path) -> tuple[Catalog, str]:
@@ -138,12 +138,12 @@ def test_an_iceberg_table_goes_with_its_files_and_its_quarantine(tmp_path: Path)
     for name in ("rows", "rows_quarantine", "rows2"):
         write_iceberg(catalog, name, "semel")
     assert reset(tmp_path, f"iceberg:shop.rows?{given}") == [
-        "iceberg shop.rows 2 rows",
-        "iceberg shop.rows_quarantine 2 rows",
+        "iceberg:shop.rows 2 rows",
+        "iceberg:shop.rows_quarantine 2 rows",
     ]
     assert catalog.list_tables("shop") == [("shop", "rows2")]
     assert [path for path in tmp_path.glob("lake/shop/rows/**/*") if path.is_file()] == []
-    assert reset(tmp_path, f"iceberg:shop.rows?{given}") == ["iceberg shop.rows is not there"]
+    assert reset(tmp_path, f"iceberg:shop.rows?{given}") == ["iceberg:shop.rows is not there"]
 
 
 def test_an_iceberg_table_with_rows_of_another_sink_or_of_a_branch_stays(tmp_path: Path) -> None:

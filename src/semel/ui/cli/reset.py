@@ -7,6 +7,7 @@ nor a checkpoint whose query is not that of the sinks' claims.
 """
 
 import argparse
+import difflib
 import json
 import shutil
 from collections.abc import Iterator, Sequence
@@ -115,7 +116,11 @@ def _made_in(address: str, config: str | None, query: str | None) -> Iterator[Ma
     options = dict(parse_qsl(parts.query))
     kind = parts.scheme.partition("+")[0]
     if kind not in _OPTIONS:
-        raise Failure(f"{address!r} is no sink: a sink begins with {', '.join(f'{scheme}:' for scheme in _OPTIONS)}")
+        close = difflib.get_close_matches(kind, _OPTIONS, n=1)
+        known_as = ", ".join(f"{scheme}:" for scheme in _OPTIONS)
+        raise Failure(
+            f"{address!r} is no sink{f'; was {close[0]}: meant?' if close else f': a sink begins with {known_as}'}"
+        )
     known = _OPTIONS[kind]
     for option in options:
         if option not in known and not any(option.startswith(one) for one in known if one.endswith(".") or not one):
@@ -138,7 +143,10 @@ def _made_in(address: str, config: str | None, query: str | None) -> Iterator[Ma
     rest = urlencode({name: value for name, value in options.items() if name not in _OF_SQL}, quote_via=quote)
     is_file = kind == "sqlite"
     url = f"sqlite:///{before}" if is_file else f"{parts.scheme}://{parts.netloc}{quote(before)}?{rest}"
-    yield from _tables(url, f"{kind}:{before}/", name, options)
+    # Without a password, so that it can be pasted where a table is audited or read.
+    user, at, host = parts.netloc.rpartition("@")
+    where = f"{kind}:" if is_file else f"{kind}://{user.partition(':')[0]}{at}{host}"
+    yield from _tables(url, f"{where}{before}/", name, options)
 
 
 def _tables(url: str, where: str, table: str, options: dict[str, str]) -> Iterator[Made]:
@@ -210,9 +218,9 @@ def _topics(bootstrap: str, topic: str, sink: str, config: str | None) -> Iterat
     for name in names:
         if name in sizes:
             own = queries if name == progress else ()
-            yield Made(f"topic {name}", counted(sizes[name], "offset"), partial(delete, name), own)
+            yield Made(f"semel://{bootstrap}/{name}", counted(sizes[name], "offset"), partial(delete, name), own)
         else:
-            yield Made(f"topic {name}", MISSING)
+            yield Made(f"semel://{bootstrap}/{name}", MISSING)
 
 
 def _queries_in(settings: "ClientSettings", progress: "Topic", sink: str) -> Sequence[str]:

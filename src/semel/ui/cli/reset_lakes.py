@@ -61,7 +61,7 @@ def delta(place: str, storage: Mapping[str, str], sink: str, query: str | None) 
     """A Delta table, and its quarantine."""
     is_store = "://" in place
     for where in (place, place + QUARANTINE):
-        name = f"delta {where}"
+        name = f"delta:{where}"
         try:
             files = _in_store(where, storage) if is_store else _in_directory(where)
             paths = _paths(files)
@@ -166,12 +166,12 @@ def iceberg(table: str, options: Mapping[str, str]) -> Iterator[Made]:
     for name, found in there.items():
         noted = [*found.properties, *(key for one in found.metadata.snapshots for key in _summary(one))]
         sinks = {key.removeprefix(_ICEBERG) for key in noted if key.startswith(_ICEBERG)}
-        refuse_others(f"iceberg {name}", sinks, sink)
+        refuse_others(f"iceberg:{name}", sinks, sink)
         rows = int(_summary(found.current_snapshot()).get("total-records", 0))
         queries = _queries_noted(found, _ICEBERG + sink)
-        yield Made(f"iceberg {name}", counted(rows, "row"), partial(catalog.purge_table, name), queries)
+        yield Made(f"iceberg:{name}", counted(rows, "row"), partial(catalog.purge_table, name), queries)
     if table not in there:
-        yield Made(f"iceberg {table}", MISSING)
+        yield Made(f"iceberg:{table}", MISSING)
 
 
 def _queries_noted(table: Any, key: str) -> Sequence[str]:
