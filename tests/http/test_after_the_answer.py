@@ -4,6 +4,7 @@ session would keep the file locked."""
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -206,6 +207,34 @@ def test_flask_refuses_the_session_when_the_answer_is_closed(engine: Engine) -> 
     assert app.test_client().post("/payments", headers=HEADERS).status_code == 200
     assert refused == [2 * len(TRIES)]
     assert booked(engine) == ["in time"]
+
+
+def test_a_thread_without_the_context_of_the_request_is_refused_its_session_after_the_answer(engine: Engine) -> None:
+    """What semel cannot see there is a session of the thread's own (ADR 0085)."""
+    idempotency = Idempotency(sessionmaker(engine), scope=caller)
+    app = Flask("shop")
+    answered = threading.Event()
+    refused: list[int] = []
+
+    def go_on(session: Session) -> None:
+        answered.wait()
+        refused.append(refusals(session))
+
+    @app.post("/payments")
+    def pay() -> str:
+        session = idempotency.session(flask_request)
+        session.add(Payment(amount="5"))
+        threads.append(threading.Thread(target=go_on, args=(session,)))
+        threads[-1].start()
+        return ""
+
+    threads: list[threading.Thread] = []
+    app.wsgi_app = WsgiIdempotency(app.wsgi_app, idempotency)  # type: ignore[method-assign]
+    assert app.test_client().post("/payments", headers=HEADERS).status_code == 200
+    answered.set()
+    for thread in threads:
+        thread.join()
+    assert (refused, booked(engine)) == ([2 * len(TRIES)], ["5"])
 
 
 def test_a_step_that_has_ended_hands_over_no_connection(engine: Engine) -> None:

@@ -13,6 +13,13 @@ _STEPS: Final = "tests/http/test_http_steps.py"
 HTTP_BUGS: Final[tuple[Bug, ...]] = (
     # -- the claim: once, of this caller, with the effect -----------------------------------------------------------
     Bug(
+        "a handler that has ended its transaction gets the framework's own answer, which names no path",
+        "semel.http.holders:settled",
+        "early if status >= 500 else None",
+        "None",
+        ("tests/http/test_ended_too_early.py", "-k", "its_path and sqlite-engine-flask-raised"),
+    ),
+    Bug(
         "who finds the database away gets a traceback",
         "semel.http.holders:claimed",
         "is_passing(error) or is_no_answer(error)",
