@@ -15,6 +15,7 @@ import os
 import resource
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 from collections import Counter
@@ -128,13 +129,22 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> BySize:
     return BySize(config, log)
 
 
+def lacks_here(memory: int) -> str | None:
+    """What this machine lacks for all tests, and what to do: else hundreds fail, and none says why."""
+    temporary, (_, open_files) = Path(tempfile.gettempdir()), resource.getrlimit(resource.RLIMIT_NOFILE)
+    may_run = not os.statvfs(temporary).f_flag & getattr(os, "ST_NOEXEC", 0)
+    try:
+        socket.gethostbyname("localhost")
+    except OSError:
+        return "this machine does not know localhost: add the line 127.0.0.1 localhost to /etc/hosts"
+    free = shutil.disk_usage(temporary).free
+    return too_small(memory, open_files) or unfit(temporary, free, runs_programs=may_run)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    memory, (_, open_files) = memory_bytes(), resource.getrlimit(resource.RLIMIT_NOFILE)
-    temporary = Path(tempfile.gettempdir())
-    may_run = not os.statvfs(temporary).f_flag & getattr(os, "ST_NOEXEC", 0)
-    free = shutil.disk_usage(temporary).free
-    if lacking := too_small(memory, open_files) or unfit(temporary, free, runs_programs=may_run):
+    memory = memory_bytes()
+    if lacking := lacks_here(memory):
         raise pytest.UsageError(lacking)
     raise_open_files()
     return workers_at_once(len(os.sched_getaffinity(0)), memory)

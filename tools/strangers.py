@@ -268,6 +268,7 @@ MACHINES: Final = (
         "no localhost in /etc/hosts",
         "grep -v localhost /etc/hosts > $SCRATCH/hosts; mount --bind $SCRATCH/hosts /etc/hosts",
         SERVERS,
+        refusal="localhost",
     ),
     prepared(
         "machine",
