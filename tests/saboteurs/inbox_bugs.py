@@ -7,6 +7,7 @@ from saboteurs.planting import Bug
 _CLAIMING: Final = "tests/inbox/test_claiming.py"
 _REAPER: Final = "tests/inbox/test_reaper.py"
 _LOOP: Final = "tests/inbox/test_loop.py"
+_FROZEN: Final = "tests/inbox/test_frozen_brokers.py"
 _CONTENTION: Final = "tests/inbox/test_contention.py"
 _OWN_ENDS: Final = "tests/inbox/test_own_ends.py"
 _OPEN: Final = "tests/database/test_open_transactions.py"
@@ -241,5 +242,21 @@ INBOX_BUGS: Final[tuple[Bug, ...]] = (
         "claims.c.event_time_ms < floor_ms",
         "claims.c.event_time_ms <= floor_ms",
         (_REAPER, "-k", "made_at_the_floor and sqlite"),
+    ),
+    Bug(
+        "a broker that hangs is taken for a topic without records",
+        "semel.inbox.loop:Loop._run",
+        "brokers.doubt()",
+        "pass",
+        (_FROZEN, "-k", "idle-consuming and not asyncio"),
+        seconds_max=20,
+    ),
+    Bug(
+        "a loop that waits for a commit of offsets is ready",
+        "semel.inbox.brokers:Brokers.tell_of_commit",
+        "waited_ms > SAY_AFTER_MS",
+        "False",
+        (_FROZEN, "-k", "commit-consuming and not asyncio"),
+        seconds_max=20,
     ),
 )

@@ -228,4 +228,20 @@ OUTBOX_BUGS: Final[tuple[Bug, ...]] = (
         'news is News.NOTIFIED and engine.dialect.driver == "psycopg"',
         ("tests/outbox/test_pooled.py", "-k", "relay"),
     ),
+    Bug(
+        "an idle relay does not notice that its brokers hang",
+        "semel.publish.publisher:Publisher.is_answered",
+        "self._client is not None",
+        "False",
+        ("tests/outbox/test_relay_of_frozen_brokers.py", "-k", "idle"),
+        seconds_max=20,
+    ),
+    Bug(
+        "a relay that waits for an answer of its brokers is ready",
+        "semel.outbox.shard:Shard.are_brokers_there",
+        "time.monotonic() - since < _LATE_SECONDS",
+        "True",
+        ("tests/outbox/test_relay_of_frozen_brokers.py", "-k", "messages"),
+        seconds_max=20,
+    ),
 )

@@ -95,9 +95,6 @@ class _Client:
     async def poll(self) -> Message | None:
         with _refusals():
             records_by_place = await _fetched(self._consumer)
-        if not records_by_place:
-            # This client does not report the errors that it retries.
-            self._brokers.doubt()
         for place, records in records_by_place.items():
             await self._working.acquire()
             # A rebalance may have happened before the lock was acquired.

@@ -12,12 +12,12 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from semel.database.clock import Clock
-from semel.publish.clients import lacking, remedy_of
+from semel.publish.clients import NO_WAY_THERE, lacking, remedy_of
 
 # Long enough for a broker to restart, and short enough for a person who reads the log.
 SAY_AFTER_MS: Final = 5_000
-# How long the loop waits for the answer to a check. It checks only while it has nothing else to do.
-ASK_SECONDS: Final = 1.0
+# How long the loop waits for the answer to a check, which it makes while no record comes.
+ASK_SECONDS: Final = 2.0
 _PATTERN: Final = "^"
 # As librdkafka reads a setting.
 _TRUE: Final = ("true", "t", "1")
@@ -30,6 +30,7 @@ NO_BROKER: Final = "no broker answers: {}: {}"
 NO_TOPIC: Final = "there is no topic {!r}: make it (semel topics create), or mend its name"
 # If a user has no right to see a topic, some brokers answer that the topic does not exist.
 NO_TOPIC_SEEN: Final = f"{NO_TOPIC}; a user of a cluster with ACLs needs the right Read on it"
+NO_ANSWER: Final = f"no broker has answered a commit of offsets for {{:.0f}} s: {NO_WAY_THERE}"
 NO_PARTITIONS: Final = (
     "the group has given this loop no partitions{}: a member that was killed keeps them until its session is over "
     "(session.timeout.ms), unless it comes back with the same group.instance.id. If it lasts longer, the group has no "
@@ -54,7 +55,7 @@ class Brokers:
         self._last_error: KafkaError | None = None
 
     def doubt(self, error: KafkaError | None = None) -> None:
-        """The client has met an error that it retries by itself, or returns neither records nor errors."""
+        """The client has met an error that it retries by itself, or has no record."""
         self._last_error = error or self._last_error
         if self._doubted_since_ms is None:
             self._doubted_since_ms = self._clock()
@@ -72,6 +73,12 @@ class Brokers:
         if self._complaint is not None:
             logger.warning("going on: the brokers give what they were waited for")
         self._doubted_since_ms = self._complaint = self._last_error = None
+
+    def tell_of_commit(self, waited_ms: int) -> None:
+        """A commit of offsets has held up the loop for this time, which may become a minute. From any thread."""
+        if waited_ms > SAY_AFTER_MS:
+            self.doubt()
+            self.tell(NO_ANSWER.format(waited_ms / 1000))
 
     @property
     def why_not(self) -> str | None:
@@ -96,13 +103,13 @@ class Brokers:
             self._complaint = wrong
             logger.warning("waiting: %s", wrong)
 
-    def wrong_with(self, client: Consumer, topics: Sequence[str]) -> str | None:
+    def wrong_with(self, client: Consumer, topics: Sequence[str], seconds: float = ASK_SECONDS) -> str | None:
         """What is wrong with the topics, or that no broker answers; None if nothing is wrong."""
         for topic in topics:
             if topic.startswith(_PATTERN):
                 continue
             try:
-                error = client.list_topics(topic, ASK_SECONDS).topics[topic].error
+                error = client.list_topics(topic, seconds).topics[topic].error
             except KafkaException as failure:
                 error = self._last_error or failure.args[0]
                 return NO_BROKER.format(error.str(), remedy_of(error))

@@ -20,7 +20,7 @@ from semel.database.effects import effects_on
 from semel.database.kinds import WrongKind, check_callable
 from semel.database.procedures import drive
 from semel.inbox.admission import Due
-from semel.inbox.brokers import Brokers, LoopFailed, checked_config
+from semel.inbox.brokers import ASK_SECONDS, Brokers, LoopFailed, checked_config
 from semel.inbox.events import Headers, Message, Outcome
 from semel.inbox.loop import POLL_SECONDS, Loop, Place, engine_behind
 from semel.publish.clients import CONNECTING, lacking, logger_of_client
@@ -75,6 +75,8 @@ _LATER: Final = frozenset(
 _HEADERS_OF: Final = methodcaller("headers")
 
 
+# librdkafka's default of fetch.wait.max.ms.
+_FETCH_WAIT_MS: Final = 500
 # For the words with which a handler is refused.
 _HANDLER: Final = "the handler of an Inbox"
 
@@ -146,6 +148,8 @@ class _Client:
         self._brokers = brokers
         self._group = str(kafka.get("group.id"))
         self._topics = topics
+        # A fetch that waits at the broker is before the question on the same connection.
+        self._ask_seconds = ASK_SECONDS + int(kafka.get("fetch.wait.max.ms", _FETCH_WAIT_MS)) / 1000
         self._consumer = Consumer(for_confluent(kafka, brokers.doubt))
 
     def start(self) -> None:
@@ -180,7 +184,7 @@ class _Client:
         return True
 
     def what_is_wrong(self) -> str | None:
-        return self._brokers.wrong_with(self._consumer, self._topics)
+        return self._brokers.wrong_with(self._consumer, self._topics, self._ask_seconds)
 
     def leave(self) -> None:
         self._consumer.close()

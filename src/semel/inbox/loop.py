@@ -125,6 +125,8 @@ class Loop(ABC, Generic[DatabaseT]):
         self._brokers: Brokers | None = None
         # The time of the present record, or of when it came; None if there is none.
         self._present_ms: int | None = None
+        # When the present commit of offsets began; None if there is none.
+        self._committing_since_ms: int | None = None
         self._retrying = Every(RETRY_EVERY_MS, clock)
         self._reaping = Every(REAP_EVERY_MS, clock)
 
@@ -137,11 +139,14 @@ class Loop(ABC, Generic[DatabaseT]):
 
     def why_not_ready(self, behind_seconds: float) -> str:
         """Why this loop does not handle events as it should, in a line for a probe, from any thread; empty if it does.
-        The loop itself meets the database once a second, so this asks nobody."""
+        The loop itself asks the database once a second and, while no record comes, the brokers every few seconds, so
+        this asks nobody."""
         if self._brokers is None:
             return "it has not begun"
         if why := self._outage.why:
             return f"waiting: {why}"
+        if (since_ms := self._committing_since_ms) is not None:
+            self._brokers.tell_of_commit(self._clock() - since_ms)
         if why := self._brokers.why_not:
             return why
         present_ms = self._present_ms
@@ -178,10 +183,13 @@ class Loop(ABC, Generic[DatabaseT]):
                         yield from self._consume(client, handler, message)
                     finally:
                         client.release()
+                else:
+                    # A broker that hangs looks like a topic without records.
+                    brokers.doubt()
+                    if brokers.is_time_to_ask():
+                        brokers.tell((yield client.what_is_wrong()))
                 if message is None or self._committable.is_due:
                     yield from self._commit(client)
-                if message is None and brokers.is_time_to_ask():
-                    brokers.tell((yield client.what_is_wrong()))
         finally:
             # The error that ended the loop is more important than an error of this commit.
             with contextlib.suppress(LoopFailed):
@@ -194,8 +202,15 @@ class Loop(ABC, Generic[DatabaseT]):
     def _commit(self, client: Client) -> Procedure[None]:
         """Commit the offsets of the messages that the database has committed."""
         offsets = self._committable.offsets()
-        if offsets and (yield client.commit(offsets)):
+        if offsets and (yield from self._has_committed(client, offsets)):
             self._committable.forget(offsets)
+
+    def _has_committed(self, client: Client, offsets: dict[Place, int]) -> Procedure[bool]:
+        self._committing_since_ms = self._clock()
+        try:
+            return bool((yield client.commit(offsets)))
+        finally:
+            self._committing_since_ms = None
 
     def give_up(self, client: Client, places: Sequence[Place]) -> Procedure[None]:
         """The partitions are about to be revoked: commit the offsets in them, or another consumer gets the done
@@ -203,7 +218,7 @@ class Loop(ABC, Generic[DatabaseT]):
         offsets = {place: offset for place, offset in self._committable.offsets().items() if place in places}
         if offsets:
             with contextlib.suppress(LoopFailed):
-                yield client.commit(offsets)
+                yield from self._has_committed(client, offsets)
         self._committable.forget(places)
 
     def forget(self, places: Sequence[Place]) -> None:

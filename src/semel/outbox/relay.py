@@ -240,7 +240,7 @@ class Relay:
 
     def why_not_ready(self, behind_seconds: float) -> str:
         """Why this relay does not publish as it should, in a line for a probe; empty if it does, or stands by. It asks
-        the database, from any thread."""
+        the database and the brokers, from any thread."""
         waits_for = self.progress().waits_for
         if waits_for is not None:
             # What is away, and not the text of the error, which may have a password: a probe has no login.
@@ -251,6 +251,8 @@ class Relay:
             return ""
         if not self._shards or not all(shard.is_open for shard in self._shards):
             return "it has not taken over all shards yet"
+        if not all(shard.are_brokers_there() for shard in self._shards):
+            return "waiting for the brokers: they do not answer"
         age_seconds = 0.0 if oldest_ms is None else (at_ms - oldest_ms) / 1000
         return f"behind: the oldest message waits for {age_seconds:.0f} s" if age_seconds > behind_seconds else ""
 

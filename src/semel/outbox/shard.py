@@ -54,6 +54,10 @@ DATABASE: Final = "the database"
 BROKERS: Final = "the brokers"
 PUBLISHER: Final = "the publisher's name"
 _PAUSE_SECONDS: Final = 0.5
+# The brokers are away if they have not answered a call for this time.
+_LATE_SECONDS: Final = 5.0
+# How long a probe waits for their answer.
+_ASK_SECONDS: Final = 3.0
 # How often the log repeats what the relay waits for.
 SAY_AGAIN_SECONDS: Final = 60.0
 
@@ -168,6 +172,8 @@ class Shard:
         self._in_log = ledger.NOTHING
         # Whether there may be a batch at hand, besides the waiting messages.
         self._is_unsettled = True
+        # When the present call to the brokers began; None if there is none.
+        self._asking_since: float | None = None
 
     def open(self) -> None:
         """Take the shard over."""
@@ -199,6 +205,14 @@ class Shard:
     def is_open(self) -> bool:
         """Whether this relay has taken the shard over."""
         return self._publisher is not None
+
+    def are_brokers_there(self) -> bool:
+        """Whether the call to the brokers that is under way is no late one, and if there is none, whether they answer.
+        From any thread."""
+        since, publisher = self._asking_since, self._publisher
+        if since is not None:
+            return time.monotonic() - since < _LATE_SECONDS
+        return not isinstance(publisher, Publisher) or publisher.is_answered(_ASK_SECONDS)
 
     @property
     def is_behind(self) -> bool:
@@ -287,6 +301,7 @@ class Shard:
 
     def _with_brokers(self, work: Callable[[], T]) -> T:
         while True:
+            self._asking_since = time.monotonic()
             try:
                 done = work()
             except LoginRefused as refused:
@@ -300,6 +315,8 @@ class Shard:
             else:
                 self._patience.is_back(BROKERS)
                 return done
+            finally:
+                self._asking_since = None
 
     def _narrow(self, batch: Batch, refusal: RecordRefused) -> None:
         """No message of the batch was written. Has the next steps publish the messages before the refused one, then

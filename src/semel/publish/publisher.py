@@ -139,6 +139,20 @@ class Publisher:
             self._claimed(self._deadline())
             return self._cursor
 
+    def is_answered(self, seconds_max: float) -> bool:
+        """Whether a broker answers within this time: for a probe, from any thread. It asks nobody while another call
+        is under way, or before the name is claimed."""
+        if not self._mutex.acquire(blocking=False):
+            return True
+        try:
+            if self._client is not None:
+                self._client.producer.list_topics(self._settings.topic, seconds_max)
+        except KafkaException:
+            return False
+        finally:
+            self._mutex.release()
+        return True
+
     def publish(self, number: int, *records: Record) -> Receipt:
         """Publish records under a number: all of them, once. Without records, only the number is used up."""
         [receipt] = self.publish_many([(number, records)])
