@@ -189,6 +189,17 @@ def test_a_row_without_an_id_is_counted_and_proves_nothing() -> None:
     assert not verdict.is_clean
 
 
+def test_rows_without_an_id_that_are_counted_have_to_be_as_many_on_each_side() -> None:
+    counted = Plan(counts_without_id=True)
+    alike = audited(Given([b"1", None]), Given([None, b"1"]), plan=counted)
+    assert alike.is_clean
+    assert alike.as_json()["counts_without_id"]
+    for stored in ([b"1"], [b"1", None, None]):
+        apart = audited(Given([b"1", None]), Given([None, b"1"]), Given(stored), plan=counted)
+        assert [sink.is_clean for sink in apart.sinks] == [True, False]
+        assert not apart.is_clean
+
+
 def test_only_the_events_of_the_asked_time_take_part() -> None:
     sent = [Event(b"%d" % number, number, None) for number in range(10)]
     verdict = audited(place(sent), place(sent[3:8]), plan=Plan(since_ms=3, before_ms=8))

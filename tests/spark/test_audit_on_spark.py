@@ -112,10 +112,12 @@ def _unrolled(word: int) -> int:
     return _rotated(word * pow(_FIRST, -1, 1 << 64) & _WORD, 33) * pow(_SECOND, -1, 1 << 64) & _WORD
 
 
-def test_rows_without_an_id_are_counted_and_not_clean(spark: SparkSession) -> None:
+def test_rows_without_an_id_are_not_clean_unless_they_are_only_counted(spark: SparkSession) -> None:
     frame = spark.sql("SELECT * FROM VALUES ('a'), (NULL) AS rows(id)")
     verdict = on_spark(frame, frame, id="id")
     assert (verdict.source.rows, verdict.source.without_id, verdict.is_clean) == (1, 1, False)
+    assert on_spark(frame, frame, id="id", count_without_id=True).is_clean
+    assert not on_spark(frame, frame.where("id = 'a'"), id="id", count_without_id=True).is_clean
 
 
 def test_what_is_no_id_is_refused(spark: SparkSession) -> None:

@@ -54,6 +54,7 @@ def audit(
     key: str | None = None,
     processes: int | None = None,
     client: Mapping[str, object] | None = None,
+    count_without_id: bool = False,
     progress: Progress = lambda what, done, total: None,
 ) -> Verdict:
     """Compare every sink with the source. Each is an address as for `semel audit`, or `Given`, the program's ids;
@@ -64,10 +65,11 @@ def audit(
     sums again. From two million rows on, the audit uses several processes, unless `processes` sets their number: a
     script that audits so many rows needs `if __name__ == "__main__"`, like every script that starts processes. `client`
     has the settings for reading topics, by the names of Kafka or librdkafka; the options of an address override them.
+    Rows without an id make a verdict not clean; with `count_without_id` each sink has to have as many as the source.
     """
     settings = client or {}
     all_sinks = [sinks] if isinstance(sinks, str) or not isinstance(sinks, Sequence) else sinks
-    plan = Plan(window_ms, since_ms, before_ms, once, limit, buckets, key, processes)
+    plan = Plan(window_ms, since_ms, before_ms, once, limit, buckets, key, processes, count_without_id)
     return run(_place(source, settings), [_place(sink, settings) for sink in all_sinks], plan, progress)
 
 

@@ -55,6 +55,7 @@ class Plan:
     buckets: int | None = None
     key: str | None = None
     processes: int | None = None
+    counts_without_id: bool = False
 
     def grid(self) -> Grid:
         buckets = self.buckets or (BUCKETS_DEFAULT if self.window_ms is None else WINDOW_BUCKETS_DEFAULT)
@@ -91,7 +92,7 @@ def run(source: Place, sinks: Sequence[Place], plan: Plan, progress: Progress, s
             work.judge(sides[0], side, tallies[0], tally, workers)
             for side, tally in zip(sides[1:], tallies[1:], strict=True)
         ]
-    return Verdict(_counted(sides[0], tallies[0]), tuple(verdicts), work.grid.key.hex())
+    return Verdict(_counted(sides[0], tallies[0]), tuple(verdicts), work.grid.key.hex(), plan.counts_without_id)
 
 
 def _refuse_unequal(source: Place, sinks: Sequence[Place], plan: Plan) -> None:
@@ -202,6 +203,7 @@ class _Audit:
             buckets_compared=sum(int(buckets.sum()) for buckets in chosen.values()),
             rows_compared=rows,
             windows=self._windows(sent, stored, chosen),
+            without_id_expected=sent.without_id if self._plan.counts_without_id else 0,
         )
 
     def _divide(self, side: _Side, first: Tally, division: Division, workers: Workers) -> None:

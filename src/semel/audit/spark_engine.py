@@ -67,6 +67,7 @@ def on_spark(
     limit: int = LISTED_DEFAULT,
     buckets: int | None = None,
     key: str | None = None,
+    count_without_id: bool = False,
 ) -> Verdict:
     """Compare one batch DataFrame with another. Amounts are compared with nine digits after the point."""
     if window_ms is not None and time is None:
@@ -95,8 +96,9 @@ def on_spark(
         buckets_compared=compared["rows"],
         rows_compared=(compared["source_count"] or 0) + (compared["sink_count"] or 0),
         windows=windows,
+        without_id_expected=counted[0].without_id if count_without_id else 0,
     )
-    return Verdict(counted[0], (verdict,), grid.key.hex())
+    return Verdict(counted[0], (verdict,), grid.key.hex(), count_without_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,11 +97,6 @@ class Counted:
         """The amount without zeros at its end."""
         return None if self.amount is None else self.amount.normalize(EXACT)
 
-    @property
-    def is_readable(self) -> bool:
-        """Whether every row could be read."""
-        return not self.without_id and not self.unreadable.rows
-
 
 @dataclass(frozen=True, slots=True)
 class SinkVerdict:
@@ -119,10 +114,13 @@ class SinkVerdict:
     buckets_compared: int
     rows_compared: int
     windows: tuple[WindowCount, ...] = ()
+    without_id_expected: int = 0
+    """How many rows without an id the sink has to have: none, or as many as the source, if they are counted."""
 
     @property
     def is_clean(self) -> bool:
-        return self.sink.is_readable and not any(getattr(self, kind).rows for kind in KINDS)
+        is_readable = self.sink.without_id == self.without_id_expected and not self.sink.unreadable.rows
+        return is_readable and not any(getattr(self, kind).rows for kind in KINDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,16 +130,20 @@ class Verdict:
     source: Counted
     sinks: tuple[SinkVerdict, ...]
     key: str
+    counts_without_id: bool = False
+    """Whether a row without an id is only counted: each sink has to have as many such rows as the source."""
 
     @property
     def is_clean(self) -> bool:
-        return self.source.is_readable and all(sink.is_clean for sink in self.sinks)
+        is_readable = (self.counts_without_id or not self.source.without_id) and not self.source.unreadable.rows
+        return is_readable and all(sink.is_clean for sink in self.sinks)
 
     def as_json(self) -> dict[str, Any]:
         """The whole verdict as plain values, for a program."""
         return {
             "clean": self.is_clean,
             "key": self.key,
+            "counts_without_id": self.counts_without_id,
             "source": _counted_as_json(self.source),
             "sinks": [_sink_as_json(sink) for sink in self.sinks],
         }

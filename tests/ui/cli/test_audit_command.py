@@ -70,6 +70,20 @@ def test_what_cannot_be_read_is_named_and_the_end_is_1(source: str, tmp_path: Pa
     assert ran.stdout.endswith("NOT CLEAN: 2 altered, 2 unreadable\n")
 
 
+def test_rows_without_an_id_are_clean_if_they_are_counted_and_as_many(tmp_path: Path) -> None:
+    for name, ids in (("sent", ["p1", None]), ("alike", [None, "p1"]), ("fewer", ["p1"])):
+        pq.write_table(pa.table({"id": ids}), tmp_path / f"{name}.parquet")
+    sent, alike, fewer = (f"parquet:{tmp_path}/{name}.parquet?id=id" for name in ("sent", "alike", "fewer"))
+    ran = semel("audit", "--source", sent, "--sink", alike)
+    assert (ran.returncode, ran.stdout.splitlines()[-1]) == (1, "NOT CLEAN: 2 without an id")
+    assert "1 more row has no id, so nothing can be said of it; see --count-without-id" in ran.stdout
+    ran = semel("audit", "--source", sent, "--sink", alike, "--count-without-id")
+    assert ran.stdout.endswith("stored exactly once; 1 without an id on each side, only counted\n")
+    assert ran.returncode == 0
+    ran = semel("audit", "--source", sent, "--sink", fewer, "--count-without-id")
+    assert (ran.returncode, ran.stdout.splitlines()[-1]) == (1, "NOT CLEAN: 1 without an id on one side only")
+
+
 @pytest.mark.parametrize(("ids", "code"), [(["p1", "p2", "p3"], 0), ([f"x{number}" for number in range(5_000)], 1)])
 def test_a_verdict_is_kept_and_is_the_exit_code_although_nobody_reads_it(
     tmp_path: Path, ids: list[str], code: int

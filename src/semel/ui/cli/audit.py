@@ -88,6 +88,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--once", action="store_true", help="expect each event once, even if the source has it more than once"
     )
     parser.add_argument(
+        "--count-without-id",
+        action="store_true",
+        help="accept rows without an id if each sink has as many as the source (any is an error)",
+    )
+    parser.add_argument(
         "--limit", type=count, metavar="N", help="name up to N ids of each kind; counts are exact (100)"
     )
     parser.add_argument("--buckets", type=count, metavar="N", help="a power of two (16384; 1024 for each window)")
@@ -180,6 +185,7 @@ def _audit(options: argparse.Namespace) -> int:
             key=options.key,
             processes=options.processes,
             client=client,
+            count_without_id=options.count_without_id,
             progress=shown.show,
         )
     finally:
@@ -211,6 +217,7 @@ def _keep(verdict: "Verdict", options: argparse.Namespace, began_ms: int, second
         "since_ms": options.since,
         "before_ms": options.before,
         "once": options.once,
+        "count_without_id": options.count_without_id,
     }
     return keep(verdict, options.keep, began_ms=began_ms, seconds=seconds, question=question)
 
@@ -248,14 +255,21 @@ def _show(verdict: "Verdict", seconds: float) -> None:
     print_table(rows, right=True)
     for counted in (verdict.source, *(sink.sink for sink in verdict.sinks)):
         if counted.without_id:
-            print(f"\n{counted.name}: {counted.without_id:,} more rows have no id, so nothing can be said of them")
+            have, of = ("row has", "it") if counted.without_id == 1 else ("rows have", "them")
+            unsaid = "" if verdict.counts_without_id else f", so nothing can be said of {of}; see --count-without-id"
+            print(f"\n{counted.name}: {counted.without_id:,} more {have} no id{unsaid}")
         _show_unreadable(counted)
     for sink in verdict.sinks:
         _show_findings(sink)
     compared = sum(sink.rows_compared for sink in verdict.sinks)
     total = verdict.source.rows + sum(sink.sink.rows for sink in verdict.sinks)
     print(f"\n{total:,} rows in {seconds:.1f} s, {compared:,} of them compared id by id; key {verdict.key}")
-    print("clean: every record is stored exactly once" if verdict.is_clean else f"NOT CLEAN: {_summary(verdict)}")
+    if not verdict.is_clean:
+        print(f"NOT CLEAN: {_summary(verdict)}")
+        return
+    without_id = verdict.source.without_id
+    counted_only = f"; {without_id:,} without an id on each side, only counted" if without_id else ""
+    print(f"clean: every record is stored exactly once{counted_only}")
 
 
 def _amount(counted: "Counted") -> list[str]:
@@ -307,7 +321,11 @@ def _show_unreadable(counted: "Counted") -> None:
 def _summary(verdict: "Verdict") -> str:
     wrong = {kind: sum(getattr(sink, kind).rows for sink in verdict.sinks) for kind in _WORDS}
     counted = [verdict.source, *(sink.sink for sink in verdict.sinks)]
-    wrong["without an id"] = sum(one.without_id for one in counted)
+    if verdict.counts_without_id:
+        apart = (abs(sink.sink.without_id - sink.without_id_expected) for sink in verdict.sinks)
+        wrong["without an id on one side only"] = sum(apart)
+    else:
+        wrong["without an id"] = sum(one.without_id for one in counted)
     wrong["unreadable"] = sum(one.unreadable.rows for one in counted)
     return ", ".join(f"{rows:,} {kind}" for kind, rows in wrong.items() if rows)
 
