@@ -40,6 +40,8 @@ def test_an_iceberg_table_is_read_as_of_a_snapshot_or_a_branch_and_without_delet
             audit(Given([]), address + wrong)
     with pytest.raises(AuditFailed, match="has no column 'id'"):
         audit(Given([]), address.replace("id=number", "id=id"))
+    with pytest.raises(AuditFailed, match=r"provide using catalog\.uri=\.\.\., the config"):
+        audit("iceberg:shop.rows?id=number&catalog=nowhere", "iceberg:shop.rows?id=number&catalog=nowhere")
     with pytest.raises(AuditFailed, match=r"iceberg:shop\.no"):
         audit(Given([]), address.replace("shop.rows", "shop.no"))
     with pytest.raises(AuditFailed, match="names no table"):

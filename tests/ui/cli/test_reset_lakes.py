@@ -76,6 +76,7 @@ def test_an_iceberg_table_whose_newest_claim_is_of_another_query_stays_with_the_
     both = f"iceberg:shop.rows has the claim of query {QUERY}, and {tmp_path}/none is of query 4fd3"
     assert both in refused(tmp_path, f"iceberg:shop.rows?{given}")
     assert "no claim of query 4fd3" in refused(tmp_path, f"iceberg:shop.rows2?{given}")
+    assert "please provide using catalog.uri=..., the config" in refused(tmp_path, "iceberg:shop.rows?catalog=nowhere")
     with table.transaction() as transaction:
         transaction.set_properties({key_of("semel", "main"): json.dumps({"query": "4fd3"})})
     assert reset(tmp_path, f"iceberg:shop.rows?{given}")[0] == "iceberg:shop.rows 2 rows"

@@ -73,8 +73,9 @@ class IcebergPlace:
         except AuditFailed:
             raise
         except Exception as error:
-            # Each catalog has errors of its own: those of its database, of HTTP, of its cloud.
-            raise failed(self.name, error) from None
+            # Each catalog has errors of its own: those of its database, of HTTP, of its cloud. What has no address is
+            # told to use an option of pyiceberg's own command.
+            raise failed(self.name, str(error).replace("--uri", "catalog.uri=...")) from None
         for column in self.wanted.columns:
             if column not in columns:
                 raise AuditFailed(f"{self.name} has no column {column!r}{meant(column, columns)}")

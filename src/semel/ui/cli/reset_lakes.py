@@ -161,8 +161,10 @@ def iceberg(table: str, options: Mapping[str, str]) -> Iterator[Made]:
         catalog = load_catalog(options.get("catalog", "default"), **below(options, "catalog."))
         there = {name: catalog.load_table(name) for name in (table, table + QUARANTINE) if catalog.table_exists(name)}
     except Exception as error:
-        # Each catalog has errors of its own: those of its database, of HTTP, of its cloud.
-        raise Failure(f"iceberg:{table}: {' '.join(str(error).split())}") from None
+        # Each catalog has errors of its own: those of its database, of HTTP, of its cloud. What has no address is told
+        # to use an option of pyiceberg's own command.
+        told = " ".join(str(error).replace("--uri", "catalog.uri=...").split())
+        raise Failure(f"iceberg:{table}: {told}") from None
     for name, found in there.items():
         noted = [*found.properties, *(key for one in found.metadata.snapshots for key in _summary(one))]
         sinks = {key.removeprefix(_ICEBERG) for key in noted if key.startswith(_ICEBERG)}
