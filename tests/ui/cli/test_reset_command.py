@@ -147,6 +147,7 @@ def test_a_checkpoint_stays_if_a_sink_has_no_claim_of_its_query_unless_the_user_
     for sink in sinks:
         said = semel_failure("reset", "--yes", f"--checkpoint={checkpoint}", f"--sink={sink}")
         assert "nothing was deleted: is the sink's name right?" in said
+        assert "has not written its first batch yet" in said
         assert "pass --already-gone" in said
     assert checkpoint.exists()
     ran = semel("reset", "--yes", "--already-gone", f"--checkpoint={checkpoint}", f"--sink={sinks[0]}")

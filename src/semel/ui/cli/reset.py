@@ -106,8 +106,8 @@ def _check_claim(sink: Sequence[Made], checkpoint: str, query: str, already_gone
         lacks = MISSING if has_claim else f"has no claim of query {query}, of which {checkpoint} is"
         raise Failure(
             f"{sink[0].name} {lacks}, and nothing was deleted: is the sink's name right? A sink that keeps its claim "
-            "refuses the query without its checkpoint. If it is all gone already, as after a reset that was cut short, "
-            "pass --already-gone"
+            "refuses the query without its checkpoint. If the sink has not written its first batch yet, or it is all "
+            "gone already, as after a reset that was cut short, pass --already-gone"
         )
 
 
