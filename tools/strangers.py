@@ -444,6 +444,7 @@ def call(command: list[str], place: Path, environment: Mapping[str, str], clone:
 def path_without(programs: tuple[str, ...], path: str) -> Iterator[str]:
     """A PATH on which everything is but these."""
     with tempfile.TemporaryDirectory(prefix="strangers-path-") as folder:
+        Path(folder).chmod(0o755)  # The tests' MariaDB runs as another user.
         for directory in map(Path, path.split(os.pathsep)):
             for program in directory.iterdir() if directory.is_dir() else ():
                 link = Path(folder, program.name)
