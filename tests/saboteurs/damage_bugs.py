@@ -202,13 +202,6 @@ DAMAGE_BUGS: Final = (
         (f"{_UPLOADS}::test_which_transactions_were_aborted_comes_from_the_store_again_if_the_disk_has_lost_it",),
     ),
     Bug(
-        "what compaction has left of a commit is taken for a part of the next abort",
-        "semel.log.storage.recovery:_find_aborted_again",
-        "floor > partition.state.log_start or not segments",
-        "not segments",
-        (f"{_REPAIR}::test_what_compaction_has_left_of_a_transaction_is_not_taken_for_an_aborted_one",),
-    ),
-    Bug(
         "a repair takes commits for aborts",
         "semel.log.storage.verification:aborted_in",
         "first is not None and not commits(batch)",
