@@ -7,6 +7,7 @@ from saboteurs.planting import Bug
 _COUNTED: Final = "tests/outbox/test_outbox_counted.py"
 _RELAYING: Final = "tests/outbox/test_relaying.py"
 _SHARDS: Final = "tests/outbox/test_outbox_shards.py"
+_DIVIDED: Final = "tests/outbox/test_divided.py"
 _REFUSED: Final = "tests/outbox/test_refused.py"
 _OF_OTHERS: Final = "tests/outbox/test_rows_of_others.py"
 
@@ -76,10 +77,27 @@ OUTBOX_BUGS: Final[tuple[Bug, ...]] = (
         "semel.outbox.shard:Shard._put",
         """
         if self._with_brokers(publisher.last) < batch.number:
-            self._with_brokers(partial(_hand_over, publisher, batch))
+            self._with_brokers(partial(publisher.put, batch))
         """,
-        "self._with_brokers(partial(_hand_over, publisher, batch._replace(number=publisher.last() + 1)))",
+        "self._with_brokers(partial(publisher.put, batch._replace(number=publisher.last() + 1)))",
         (_RELAYING, "-k", "dies_over_a_batch and sqlite"),
+    ),
+    Bug(
+        "what is for a function goes into the log if the relay has no function",
+        "semel.outbox.sender:Divided.put",
+        "topic.startswith(SEND_PREFIX) and topic not in self._sends",
+        "False",
+        (_DIVIDED, "-k", "stops_a_relay and sqlite"),
+    ),
+    Bug(
+        "the log has a batch before the functions have its messages",
+        "semel.outbox.sender:Divided.put",
+        "topics = {record.topic for record in batch.records}",
+        """
+        self._publisher.publish(batch.number, *(one for one in batch.records if one.topic not in self._sends))
+        topics = {record.topic for record in batch.records}
+        """,
+        (_DIVIDED, "-k", "dies and sqlite"),
     ),
     Bug(
         "a database that is older than the log loses what comes next",

@@ -18,9 +18,10 @@ from semel.database import Handle, is_passing
 from semel.database.kinds import check_callable, check_kind
 from semel.inbox import once as claimed_once
 from semel.outbox import Delivery, MessageRefused
+from semel.outbox.messages import SEND_PREFIX
 
 # Under which topic tasks stand in the outbox, and under which name their ids in the inbox.
-TOPIC: Final = "celery"
+TOPIC: Final = f"{SEND_PREFIX}celery"
 CONSUMER: Final = "celery"
 # How long a task waits for a database that is away before it comes again.
 AWAY_SECONDS: Final = 10
@@ -68,7 +69,8 @@ def enqueue(
 
 
 def sender(app: Celery) -> Callable[[Delivery], None]:
-    """For `Relay(engine, send=sender(app))`: sends what `enqueue` has added. A task has the same id each time."""
+    """For `Relay(engine, send=sender(app))`, or `Relay(engine, kafka, send={TOPIC: sender(app)})` if the outbox has
+    messages for a log, too: sends what `enqueue` has added. A task has the same id each time."""
     options = app.conf.broker_transport_options or {}
     with app.connection_for_write() as connection:
         if connection.transport.driver_type == "amqp" and not options.get("confirm_publish"):
@@ -76,7 +78,10 @@ def sender(app: Celery) -> Callable[[Delivery], None]:
 
     def send(delivery: Delivery) -> None:
         if delivery.topic != TOPIC or delivery.key is None or delivery.value is None:
-            raise MessageRefused(f"no task: semel.celery.enqueue has not added it to the topic {TOPIC!r}")
+            raise MessageRefused(
+                "no task: semel.celery.enqueue has not added it. If it is for a log, have one relay do both, "
+                f"Relay(engine, kafka, send={{{TOPIC!r}: sender(app)}}), and retry it"
+            )
         task = json.loads(delivery.value)
         eta = None if task["eta"] is None else datetime.fromisoformat(task["eta"])
         app.send_task(task["task"], task["args"], task["kwargs"], task_id=delivery.key.decode(), eta=eta)

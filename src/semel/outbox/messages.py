@@ -27,6 +27,8 @@ from semel.outbox.tables import messages
 from semel.publish.clients import TOPIC_PREFIX
 from semel.publish.rules import Headers
 
+# What stands under a topic that begins with this is for a function that sends it: no relay publishes it into a log.
+SEND_PREFIX: Final = "semel-send-"
 _BUCKET_BYTES: Final = 4
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 

@@ -31,7 +31,8 @@ from semel.outbox.counters import FENCED, PUBLISHED
 from semel.outbox.errors import RelayFailed, RelayFenced, RelayRefused
 from semel.outbox.layout import SHARDS_MAX, Layout
 from semel.outbox.ledger import BATCH_ROWS_MAX, Batch, Owner, Size
-from semel.outbox.sender import Send, Sender
+from semel.outbox.messages import obstacle_of_topic
+from semel.outbox.sender import Divided, Send, Sender
 from semel.outbox.shard import DATABASE, Patience, PatienceOver, Shard, Stopped
 from semel.publish import Publisher, PublishRefused
 from semel.retries.budget import PROCESS_BUDGET, RetryBudget
@@ -93,8 +94,9 @@ class Relay:
 
     `engine` is best made by `semel.database.engine_of`. `kafka` is an address, or a configuration of librdkafka's with
     "bootstrap.servers" in it. With `send` in its place each message goes through this function, at least once, with the
-    same id each time. The first relay of a database sets `name` and `shards`, and None keeps them; another
-    number of `shards` changes it.
+    same id each time; with `send={topic: function}` beside `kafka` messages of these topics do, and all others go into
+    the log. The first relay of a database sets `name` and `shards`, and None keeps them; another number of
+    `shards` changes it.
     """
 
     def __init__(
@@ -102,7 +104,7 @@ class Relay:
         engine: Engine,
         kafka: str | Mapping[str, Any] | None = None,
         *,
-        send: Send | None = None,
+        send: Send | Mapping[str, Send] | None = None,
         name: str | None = None,
         shards: int | None = None,
         batch_rows: int = BATCH_ROWS,
@@ -114,8 +116,8 @@ class Relay:
         try:
             check_engine("the engine of a relay", engine)
             check_kind("kafka", kafka, (str, Mapping, NoneType))
-            if send is not None:
-                check_callable("send", send)
+            for one in send.values() if isinstance(send, Mapping) else () if send is None else (send,):
+                check_callable("send", one)
             check_kind("name", name, (str, NoneType))
             check_kind("shards", shards, (int, NoneType))
             check_kind("batch_rows", batch_rows, int)
@@ -132,12 +134,19 @@ class Relay:
         if not 1 <= batch_rows <= BATCH_ROWS_MAX:
             raise RelayRefused(f"batches of {batch_rows} messages cannot be: they have 1 to {BATCH_ROWS_MAX}")
         self._engine = prompt(engine)
-        if (kafka is None) == (send is None):
-            raise RelayRefused("a relay publishes into a log or sends through a function: hand over kafka or send")
-        self._send = send
+        self._sends: Mapping[str, Send] = send if isinstance(send, Mapping) else {}
+        self._send: Send | None = None if isinstance(send, Mapping) else send
+        if (kafka is None) == (self._send is None):
+            raise RelayRefused(
+                "a relay publishes into a log or sends through a function: hand over kafka or send, or for some topics "
+                "kafka and send={topic: function}"
+            )
+        for topic in self._sends:
+            if (obstacle := obstacle_of_topic(topic)) is not None:
+                raise RelayRefused(f"{topic!r} {obstacle}")
         client = {_BOOTSTRAP: kafka} if isinstance(kafka, str) else dict(kafka or {})
         self._bootstrap = str(client.pop(_BOOTSTRAP, ""))
-        if not self._bootstrap and send is None:
+        if not self._bootstrap and self._send is None:
             raise RelayRefused(f"there is no address of a broker: hand over one, or settings with {_BOOTSTRAP!r}")
         self._client = {**_CLIENT, **client}
         self._name, self._count = name, shards
@@ -317,14 +326,11 @@ class Relay:
             with self._begun() as connection:
                 return ledger.standing(connection, owner).done_batch
 
-        def make() -> Publisher | Sender:
-            name = known.publisher_name(number)
+        def make() -> Divided | Sender:
             # The number of a message is one in the whole outbox.
-            return (
-                self._publisher(name)
-                if send is None
-                else Sender(send, known.outbox_name, lambda: patience.with_database(look))
-            )
+            if send is None:
+                return Divided(self._publisher(known.publisher_name(number)), self._sends, known.outbox_name)
+            return Sender(send, known.outbox_name, lambda: patience.with_database(look))
 
         return Shard(
             owner,

@@ -1,17 +1,19 @@
-"""Sends the messages of a shard through a function of the application, in place of a publisher: each at least once.
+"""Sends the messages of a shard through functions of the application: each at least once, in place of a publisher or
+beside one.
 
 Only a log can say what it has. A message that was handed over just before the relay died is handed over again, by the
 next relay, with the same id: the other side has to know it again, such as with an inbox. This module must never count a
-message as sent before the function has returned.
+message as sent before the function has returned, and never publish one that is for a function.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from semel.outbox.errors import MessageRefused
+from semel.outbox.errors import MessageRefused, RelayFailed
 from semel.outbox.ledger import NOTHING, Batch
-from semel.publish import PublishFailed, Record, RecordRefused
+from semel.outbox.messages import SEND_PREFIX
+from semel.publish import Publisher, PublishFailed, Record, RecordRefused
 
 
 @dataclass(frozen=True)
@@ -67,3 +69,40 @@ class Sender:
             raise RecordRefused(record, str(refused)) from refused
         except Exception as error:
             raise PublishFailed(f"send raised {type(error).__name__}: {error}") from error
+
+
+class Divided:
+    """A publisher, beside which the messages of some topics go through the functions of these topics. The log says of
+    all of a batch whether it is done: so the functions come first, and are called again if the relay dies before the
+    log has the rest."""
+
+    def __init__(self, publisher: Publisher, sends: Mapping[str, Send], name: str) -> None:
+        self._publisher = publisher
+        self._sends = sends
+        self._sender = Sender(lambda delivery: sends[delivery.topic](delivery), name, publisher.last)
+
+    def last(self) -> int:
+        return self._publisher.last()
+
+    def put(self, batch: Batch) -> None:
+        topics = {record.topic for record in batch.records}
+        for topic in sorted(topics):
+            if topic.startswith(SEND_PREFIX) and topic not in self._sends:
+                raise RelayFailed(_nobody_sends(topic))
+        if not self._sends.keys().isdisjoint(topics):
+            both = list(zip(batch.numbers, batch.records, strict=True))
+            sent = [(number, record) for number, record in both if record.topic in self._sends]
+            numbers, records = zip(*sent, strict=True)
+            self._sender.put(Batch(batch.number, numbers, records))
+        self._publisher.publish(batch.number, *(one for one in batch.records if one.topic not in self._sends))
+
+    def close(self) -> None:
+        self._publisher.close()
+
+
+def _nobody_sends(topic: str) -> str:
+    return (
+        f"messages of topic {topic!r} are for a function, as tasks of Celery are, and this relay has none for them: it "
+        "did not publish their batch, all of which waits in the database. Run Relay(engine, kafka, "
+        f"send={{{topic!r}: ...}}), with semel.celery.sender(app) for tasks"
+    )

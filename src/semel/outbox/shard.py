@@ -31,11 +31,10 @@ from semel.outbox import ledger
 from semel.outbox.counters import QUARANTINED
 from semel.outbox.errors import OutOfStep, RelayFailed
 from semel.outbox.ledger import Batch, Owner, Size
-from semel.outbox.sender import Sender
+from semel.outbox.sender import Divided, Sender
 from semel.publish import (
     Fenced,
     LoginRefused,
-    Publisher,
     PublishError,
     PublishFailed,
     PublishUncertain,
@@ -149,7 +148,7 @@ class Shard:
         owner: Owner,
         owner_name: str,
         begin: Begin,
-        make_publisher: Callable[[], Publisher | Sender],
+        make_publisher: Callable[[], Divided | Sender],
         patience: Patience,
         size: Size,
         clock: Clock,
@@ -165,7 +164,7 @@ class Shard:
         self._rows_max = size.rows_max
         self._clock = clock
         self._counted = counted
-        self._publisher: Publisher | Sender | None = None
+        self._publisher: Divided | Sender | None = None
         # The batch that is in the log, and that the database does not know to be there yet.
         self._published: Batch | None = None
         # The number of the last batch that is known to be in the log.
@@ -244,7 +243,7 @@ class Shard:
 
     # -- the log -----------------------------------------------------------------------------------------------------
 
-    def _claimed_publisher(self) -> Publisher | Sender:
+    def _claimed_publisher(self) -> Divided | Sender:
         """Fence the former publisher of the name, and check that the log and the database have the same batches."""
         while True:
             publisher = self._make_publisher()
@@ -260,7 +259,8 @@ class Shard:
         if in_log < known.done_batch:
             raise OutOfStep(
                 f"batch {known.done_batch} of shard {self._owner.shard} was published, and the log knows of none after "
-                f"{in_log}: it is another cluster, or the topic of the publisher's cursor was deleted. "
+                f"{in_log}: it is another cluster, the topic of the publisher's cursor was deleted, or a relay that "
+                f"only sends through a function (send=...) has been at work on this outbox. "
                 f"{ledger.BEGIN_AGAIN}; a test empties the tables by semel.schema.empty(engine)"
             )
         self._in_log = in_log
@@ -291,7 +291,7 @@ class Shard:
             publisher = self._publisher
             try:
                 if self._with_brokers(publisher.last) < batch.number:
-                    self._with_brokers(partial(_hand_over, publisher, batch))
+                    self._with_brokers(partial(publisher.put, batch))
             except Fenced as fenced:
                 self._check_still_ours(fenced)
                 self._publisher = self._claimed_publisher()
@@ -360,13 +360,6 @@ def _span_of(batch: Batch) -> AbstractContextManager[object]:
         attributes["messaging.destination.name"] = min(topics)
     links: list[str] = others[: traces.LINKS_MAX]
     return traces.span(" ".join(["send", *topics][:2]), "PRODUCER", attributes, parent, links)
-
-
-def _hand_over(publisher: Publisher | Sender, batch: Batch) -> None:
-    if isinstance(publisher, Sender):
-        publisher.put(batch)
-    else:
-        publisher.publish(batch.number, *batch.records)
 
 
 def _count_put_aside(number: int, what: str, reason: str) -> None:
