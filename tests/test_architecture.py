@@ -25,7 +25,7 @@ ARROWS: dict[str, set[str]] = {
     "retries": {"database", "metrics"},
     "steps": {"database", "metrics"},
     "http": {"database", "metrics", "retries", "steps"},
-    "django": {"database", "http", "inbox", "outbox", "publish", "schema", "service"},
+    "django": {"celery", "database", "http", "inbox", "outbox", "publish", "schema", "service"},
     "service": {"database", "log", "retries", "watch", "wire"},
     **{room: {"database", "metrics", "retries", "publish"} for room in ("outbox", "inbox")},
     "celery": {"database", "outbox", "inbox"},

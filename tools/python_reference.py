@@ -42,6 +42,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "semel.http.django": (),
     "semel.django.inbox": ("handler", "Handler"),
     "semel.django.outbox": ("add", "add_many"),
+    "semel.django.celery": (),
     "semel.retries": (),
     "semel.metrics": (),
     "semel.watch": (),

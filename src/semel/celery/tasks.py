@@ -5,6 +5,7 @@ import inspect
 import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, Final, NoReturn
 
@@ -93,8 +94,16 @@ def once(database: Any, *, consumer: str = CONSUMER) -> Callable[[Callable[..., 
     """Below `@app.task`: the function gets a connection or session as its first argument, and what it does there
     happens once for each task id: redelivered, retried, or run by two workers at once. `database` is an Engine or a
     sessionmaker. A task that was done before returns None. One that finds the database away comes again, and that takes
-    none of its retries."""
-    check_kind("the database of @once", database, (Engine, sessionmaker))
+    none of its retries. For the ORM of Django there is `semel.django.celery.once`."""
+    check_kind("the database of @once (in Django take semel.django.celery.once)", database, (Engine, sessionmaker))
+    return claimed(database.begin, consumer)
+
+
+def claimed(
+    begin: Callable[[], AbstractContextManager[Any]], consumer: str, *, hands_over: bool = True
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """`once` in the transactions that `begin` makes. Unless it `hands_over` their handle, the function gets the
+    arguments of the caller alone."""
 
     def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
         check_callable("a function under @once", function)
@@ -103,8 +112,9 @@ def once(database: Any, *, consumer: str = CONSUMER) -> Callable[[Callable[..., 
         def run(*args: Any, **kwargs: Any) -> Any:
             id = _id(run)
             try:
-                with database.begin() as handle, claimed_once(handle, consumer=consumer, message_id=id) as is_first:
-                    return function(handle, *args, **kwargs) if is_first else None
+                with begin() as handle, claimed_once(handle, consumer=consumer, message_id=id) as is_first:
+                    given = (handle, *args) if hands_over else args
+                    return function(*given, **kwargs) if is_first else None
             except Exception as error:
                 if current_task.request.is_eager or not is_passing(error):
                     raise

@@ -190,7 +190,8 @@ def _text_of(statement: Any) -> str:
 
 _OF_DJANGO: Final = (
     "let the claim use the connection of Django: configure Idempotency(semel.http.django.transactions), and take "
-    "step.connection() before the work of a step; for events, write a handler of semel.django.inbox"
+    "step.connection() before the work of a step; for events, write a handler of semel.django.inbox, and for tasks of "
+    "Celery take semel.django.celery.once"
 )
 
 

@@ -78,7 +78,7 @@ class WrittenElsewhere(RuntimeError):
     def __init__(self, what: str, remedy: str = "") -> None:
         self.remedy = remedy
         usual = (
-            "write on the connection or session of the claim: the one that the handler was handed, or takes by "
+            "write on the connection or session of the claim: the one that the handler or task was handed, or takes by "
             "idempotency.session(request), in FastAPI Depends(idempotency.session), or by step.connection()"
         )
         super().__init__(

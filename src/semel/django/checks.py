@@ -17,7 +17,7 @@ from django.db.utils import DatabaseError
 from semel import schema
 from semel.database.connections import borrowed
 from semel.database.dialects.sqlite import BUSY_TIMEOUT_MS
-from semel.django.aliases import alias
+from semel.django.aliases import alias, sends
 from semel.django.models import ROOMS
 from semel.http.django.configuration import IDEMPOTENCY, alias_of, chosen, configured
 
@@ -41,6 +41,7 @@ _TIMEOUT_SECONDS_MIN: Final = 20
 @register("semel")  # type: ignore[untyped-decorator]
 def check_settings(**_more: Any) -> Sequence[CheckMessage]:
     try:
+        sends()
         return [*_of_keys(), *_of_database(alias())]
     except ImproperlyConfigured as error:
         return [Error(str(error), hint="see semel's page on Django", id="semel.E003")]

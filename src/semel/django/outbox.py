@@ -38,10 +38,11 @@ def add(
 
 def add_many(added: Iterable[Message], *, using: str | None = None) -> None:
     """`add` for several messages at once, in their order."""
-    outbox.add_many(_in_atomic(using or alias()), added)
+    outbox.add_many(in_atomic(using or alias()), added)
 
 
-def _in_atomic(using: str) -> Any:
+def in_atomic(using: str) -> Any:
+    """The driver's connection of this alias, if what is added on it commits with the block around it."""
     connection = connections[using]
     if not connection.in_atomic_block:
         raise NotInTransaction(f"add the message inside of `with transaction.atomic(using={using!r}):`")

@@ -104,5 +104,5 @@ def _nobody_sends(topic: str) -> str:
     return (
         f"messages of topic {topic!r} are for a function, as tasks of Celery are, and this relay has none for them: it "
         "did not publish their batch, all of which waits in the database. Run Relay(engine, kafka, "
-        f"send={{{topic!r}: ...}}), with semel.celery.sender(app) for tasks"
+        f"send={{{topic!r}: ...}}), with semel.celery.sender(app) for tasks; in Django name the app in SEMEL['CELERY']"
     )

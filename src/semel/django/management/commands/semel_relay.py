@@ -1,11 +1,12 @@
 """`manage.py semel_relay`: publishes the messages of committed transactions until it is told to end, as `semel outbox
-run` does. It must have connections of its own: its threads publish beside the application."""
+run` does, and sends the tasks among them to Celery. It must have connections of its own: its threads publish beside the
+application."""
 
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from semel.django.aliases import BOOTSTRAP, alias, engine_for, kafka, place_of
+from semel.django.aliases import BOOTSTRAP, alias, engine_for, kafka, place_of, sends
 from semel.outbox import OutboxError, Relay
 from semel.service.life import serving
 from semel.service.options import ServiceRefused, add_options, options_of
@@ -25,7 +26,7 @@ class Command(BaseCommand):  # type: ignore[misc]
         using, settings = options["database"] or alias(), kafka(options["bootstrap"])
         engine = engine_for(using)
         try:
-            relay = Relay(engine, settings, shards=options["shards"])
+            relay = Relay(engine, settings, send=sends(), shards=options["shards"])
             chosen, what = options_of(options), f"publishes to {settings[BOOTSTRAP]}; database {place_of(using)}"
             with serving(relay, "outbox", what, chosen, engine=engine, stream=self.stderr):
                 if options["drain"]:
