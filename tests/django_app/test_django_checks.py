@@ -155,3 +155,16 @@ def test_a_database_that_cannot_be_asked_for_its_tables(alias: str) -> None:
 
     connections[alias].settings_dict["NAME"] = "/nowhere/nothing"
     assert list(found(alias, deploy=True)) == ["semel.E012"]
+
+
+def test_a_setting_that_semel_does_not_know(alias: str) -> None:
+    """A misspelt name would leave the default in force, and nobody would notice."""
+    from django.core.checks import run_checks
+    from django.test.utils import override_settings
+
+    with override_settings(SEMEL={"ALIAS": alias, "KAFKAA": {}, "of_nobody": 1}):
+        said = {str(one.msg): str(one.hint) for one in run_checks(tags=["semel"])}
+    assert said == {
+        "SEMEL has no setting 'KAFKAA'": "did you mean 'KAFKA'?",
+        "SEMEL has no setting 'of_nobody'": "there are ALIAS, CELERY, IDEMPOTENCY, KAFKA",
+    }

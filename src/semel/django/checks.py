@@ -4,6 +4,7 @@ wrong.
 Each says what to do. Only `manage.py check --deploy` uses the database.
 """
 
+import difflib
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -17,9 +18,9 @@ from django.db.utils import DatabaseError
 from semel import schema
 from semel.database.connections import borrowed
 from semel.database.dialects.sqlite import BUSY_TIMEOUT_MS
-from semel.django.aliases import alias, sends
+from semel.django.aliases import ALIAS, CELERY, KAFKA, alias, sends
 from semel.django.models import ROOMS
-from semel.http.django.configuration import IDEMPOTENCY, alias_of, chosen, configured
+from semel.http.django.configuration import IDEMPOTENCY, SETTINGS, alias_of, chosen, configured
 
 _OURS: Final = "semel.http.django.middleware.IdempotencyMiddleware"
 # What has to stand above: without a user nobody knows whose key it is, and an answer in one client's encoding, language
@@ -34,6 +35,7 @@ _ABOVE: Final = (
 # Applications whose rows may lie elsewhere: a view under a key seldom writes them.
 _OF_OTHERS: Final = ("django.contrib.", "semel.")
 _SHOWN_MAX: Final = 3
+_KNOWN: Final = (ALIAS, CELERY, IDEMPOTENCY, KAFKA)
 # Below it, requests, consumer and relay are seen to refuse each other their turn at the one writer.
 _TIMEOUT_SECONDS_MIN: Final = 20
 
@@ -42,9 +44,17 @@ _TIMEOUT_SECONDS_MIN: Final = 20
 def check_settings(**_more: Any) -> Sequence[CheckMessage]:
     try:
         sends()
-        return [*_of_keys(), *_of_database(alias())]
+        return [*_of_names(), *_of_keys(), *_of_database(alias())]
     except ImproperlyConfigured as error:
         return [Error(str(error), hint="see semel's page on Django", id="semel.E003")]
+
+
+def _of_names() -> Iterator[CheckMessage]:
+    for name in getattr(settings, SETTINGS, {}):
+        if name not in _KNOWN:
+            close = difflib.get_close_matches(str(name).upper(), _KNOWN, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(_KNOWN)}"
+            yield Error(f"{SETTINGS} has no setting {name!r}", hint=hint, id="semel.E014")
 
 
 def _of_keys() -> Iterator[CheckMessage]:
