@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
 from django.core.exceptions import ImproperlyConfigured
+from django.core.management.base import CommandError
 from django.db import connections
 from django.utils.module_loading import import_string
 from sqlalchemy import URL, Connection, Engine
@@ -102,7 +103,17 @@ def engine_for(using: str) -> Engine:
     """An engine of its own on the database of an alias, for what runs beside the application: with its threads, a relay
     could not share the connection of one."""
     connection = connections[using]
+    if connection.in_atomic_block:
+        raise CommandError(
+            f"this command does not see the transaction that is open on {using!r}, and may wait for its end: "
+            "call it after `atomic`, in a test in a TransactionTestCase"
+        )
     if connection.vendor == "sqlite":
+        if connection.is_in_memory_db():
+            raise CommandError(
+                f"the database {using!r} is in memory, and this command needs a connection of its own to it: let it "
+                f"be a file, in tests by DATABASES[{using!r}]['TEST'] = {{'NAME': 'test.db'}}"
+            )
         return engine_of(URL.create("sqlite", database=str(connection.settings_dict["NAME"])))
     import psycopg
 
