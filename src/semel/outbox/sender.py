@@ -84,6 +84,10 @@ class Divided:
     def last(self) -> int:
         return self._publisher.last()
 
+    def is_answered(self, seconds: float) -> bool:
+        """Whether the brokers answer within this time. From any thread."""
+        return self._publisher.is_answered(seconds)
+
     def put(self, batch: Batch) -> None:
         topics = {record.topic for record in batch.records}
         for topic in sorted(topics):
