@@ -444,7 +444,7 @@ def test_a_commit_in_the_teardown_of_flask_is_answered_with_the_problem_and_one_
     assert client.post("/behind", headers=HEADERS).status_code == 200
     first, second = errors(caplog)
     assert "POST /teardown (place) was refused" in first
-    assert "POST /behind (place): after its answer a change was refused" in second
+    assert "POST /behind (behind): after its answer a change was refused" in second
     assert (orders(engine), kept(engine)) == (["of before"], 1)
 
 

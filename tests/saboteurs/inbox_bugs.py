@@ -120,7 +120,7 @@ INBOX_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a block does not mind a commit",
         "semel.database.transactions:_before_commit",
-        "raise watched.broken() if is_another else CommitTooEarly()",
+        "raise watched.broken() if is_another else watched.ended_too_early()",
         "pass",
         (_OWN_ENDS, "-k", "ends_its_transaction and sqlite"),
     ),

@@ -18,7 +18,7 @@ SQL_SINK_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "an Iceberg table goes although another sink has rows in it",
         "semel.ui.cli.reset_lakes:iceberg",
-        "refuse_others(f'iceberg {name}', sinks, sink)",
+        "refuse_others(f'iceberg:{name}', sinks, sink)",
         "pass",
         ("tests/ui/cli/test_reset_lakes.py", "-k", "iceberg_table_with_rows"),
     ),

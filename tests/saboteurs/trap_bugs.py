@@ -212,14 +212,14 @@ TRAP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a message is added in a block that Django will roll back",
-        "semel.django.outbox:_in_atomic",
+        "semel.django.outbox:in_atomic",
         "connection.validate_no_broken_transaction()",
         "pass",
         ("tests/django_app/test_django_events.py", "-k", "sqlite and commit_with_nothing"),
     ),
     Bug(
         "a message commits with nothing",
-        "semel.django.outbox:_in_atomic",
+        "semel.django.outbox:in_atomic",
         "not connection.in_atomic_block",
         "False",
         ("tests/django_app/test_django_events.py", "-k", "sqlite and commit_with_nothing"),

@@ -73,7 +73,10 @@ def test_the_url_of_an_application_on_asyncio_will_do(url: str, capsys: pytest.C
     ("words", "says"),
     [
         (["--database", "oracle://host/app"], "oracle is no database that semel knows; there are "),
-        (["--database", "postgressql://host/app"], "no database that semel knows; was postgresql meant?"),
+        (
+            ["--database", "postgressql://host/app"],
+            "postgressql is no database that semel knows; was postgresql meant?",
+        ),
         (["--database", "app.db"], "'app.db' is no database URL"),
         (["--database", "postgresql://anna:secret@host:slip/app"], "this is no database URL"),
         (["--database", "sqlite:////there/is/no/folder.db"], "the database: unable to open database file"),

@@ -292,7 +292,7 @@ def target(cluster: Cluster, partitions: Iterable[TopicPartition], place: str) -
 
 def within(cluster: Cluster, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """These offsets, and of each that is outside its partition the nearest one there."""
-    earliest, latest = (offsets_of(cluster, offsets, end) for end in (EARLIEST, LATEST))
+    earliest, latest = (_in_order(offsets_of(cluster, offsets, end), list(offsets)) for end in (EARLIEST, LATEST))
     return {where: min(max(offset, earliest[where]), latest[where]) for where, offset in offsets.items()}
 
 

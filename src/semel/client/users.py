@@ -13,7 +13,6 @@ from semel.client import codes
 from semel.client.cluster import Cluster
 from semel.wire import kafka
 from semel.wire.errors import ErrorCode
-from semel.wire.kafka import alter_user_scram_credentials as _api
 from semel.wire.scram import SALT_BYTES, Mechanism, salted
 
 # How often a password is hashed where nobody says otherwise.
@@ -37,20 +36,24 @@ def set_password(cluster: Cluster, user: str, password: str, iterations: int, *m
     for mechanism in mechanisms:
         salt = secrets.token_bytes(SALT_BYTES)
         key = salted(mechanism, password, salt, iterations)
-        wish = _api.ScramCredentialUpsertion(
+        api = kafka.alter_user_scram_credentials
+        wish = api.ScramCredentialUpsertion(
             name=user, mechanism=mechanism, iterations=iterations, salt=salt, salted_password=key
         )
-        _alter(cluster, user, _api.AlterUserScramCredentialsRequest(deletions=(), upsertions=[wish]))
+        _alter(cluster, user, api.AlterUserScramCredentialsRequest(deletions=(), upsertions=[wish]))
 
 
 def remove_user(cluster: Cluster, user: str, *mechanisms: Mechanism) -> None:
     """No longer let a user log in with these mechanisms."""
     for mechanism in mechanisms:
-        wish = _api.ScramCredentialDeletion(name=user, mechanism=mechanism)
-        _alter(cluster, user, _api.AlterUserScramCredentialsRequest(deletions=[wish], upsertions=()))
+        api = kafka.alter_user_scram_credentials
+        wish = api.ScramCredentialDeletion(name=user, mechanism=mechanism)
+        _alter(cluster, user, api.AlterUserScramCredentialsRequest(deletions=[wish], upsertions=()))
 
 
-def _alter(cluster: Cluster, user: str, request: _api.AlterUserScramCredentialsRequest) -> None:
+def _alter(
+    cluster: Cluster, user: str, request: kafka.alter_user_scram_credentials.AlterUserScramCredentialsRequest
+) -> None:
     for result in cluster.ask_controller(request).results:
         _check(f"user {user!r}", result.error_code, result.error_message, "Alter on the cluster")
 

@@ -19,7 +19,7 @@ from sqlalchemy.exc import InvalidRequestError
 from semel.database.effects import Work, driver_of
 from semel.database.errors import is_conflict, is_passing
 from semel.database.procedures import Procedure
-from semel.database.refusals import TransactionBroken, WaitsForItself, WrittenElsewhere, told_of_end
+from semel.database.refusals import NotInTransaction, TransactionBroken, WaitsForItself, WrittenElsewhere, told_of_end
 from semel.database.writers import file_of, writing
 from semel.http.answers import (
     ANSWER_NOT_KEPT,
@@ -247,7 +247,11 @@ def settled(holder: Holder, fate: Fate, status: int, answer: Answer | None) -> P
     try:
         outcome = yield from holder.settle(fate, status, answer)
     except Exception as error:
-        ended = early or holder.ended_early(error) or (error if isinstance(error, NotCommitted) else None)
+        # SQLite's driver knows that nothing is open any more; other databases say so at the commit.
+        over = TransactionBroken() if isinstance(error, NotInTransaction) else error
+        ended = (
+            early or holder.ended_early(over) or (over if isinstance(over, NotCommitted | TransactionBroken) else None)
+        )
         if ended is None:
             raise
         return (yield from refusal(holder, ended))

@@ -54,6 +54,8 @@ class SmallRegistry:
             def do_POST(self) -> None:
                 self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
 
+            do_PUT = do_POST
+
             def _answer(self, body: Any) -> None:
                 registry.asked.append((self.path, self.headers.get("Authorization")))
                 code, content, headers = (
@@ -88,6 +90,8 @@ class SmallRegistry:
 
     def _found(self, words: Sequence[str], body: Any) -> Any:
         match words:
+            case ["config", _]:
+                return body
             case ["schemas", "ids", number]:
                 return self.schemas[int(number) - 1]
             case ["subjects", subject, "versions"] if body is not None:

@@ -4,10 +4,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from asking import Asker, at
 from eventually import eventually
 from held_syncs import HeldSyncs
 from semel.log.broker.broker import Broker
+from semel.log.storage.journal import StillInJournal
 from semel.testing.faulty import Fault, FaultyFiles
 from semel.wire.errors import ErrorCode
 from semel.wire.records import encode_batch
@@ -256,4 +259,6 @@ def test_a_place_that_cannot_be_read_is_an_error_of_its_own_partition() -> None:
         assert ask(LIST_OFFSETS, 7, **asked).topics[0].partitions[0].error_code == ErrorCode.CORRUPT_MESSAGE
         assert broker.metrics.failed_reads == 3
 
-    beside(Broker(files=files), client)
+    # The last checkpoint would free the journal, which has the records still.
+    with pytest.raises(StillInJournal, match="start again"):
+        beside(Broker(files=files), client)
