@@ -193,13 +193,6 @@ INBOX_BUGS: Final[tuple[Bug, ...]] = (
         ("tests/inbox/test_loop_commits.py", "-k", "revoked_partitions and sqlite"),
     ),
     Bug(
-        "a commit ends the loop while another broker takes the group over",
-        "semel.inbox.confluent:_Client.commit",
-        "error.code() in _LATER or error.retriable()",
-        "error.retriable()",
-        ("tests/inbox/test_brokers_away.py", "-k", "a_commit_while and NOT_COORDINATOR"),
-    ),
-    Bug(
         "a message that still cannot be decoded when it is retried counts as done",
         "semel.inbox.admission:Admission.retake",
         "quarantine.hold_again(connection, number, State.DONE, reason_of(identity))",
