@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from semel.spark.registry.client import RegistryRefused
+from semel.spark.registry.client import RegistryRefused, below
 
 DECIMAL_DIGITS_MAX: Final = 38
 NO_DEFAULT: Final = object()
@@ -128,7 +128,7 @@ class _Parser:
 
     def _fields(self, fields: Sequence[Mapping[str, Any]], space: str, path: str) -> Iterator[Field]:
         for one in fields:
-            node = self.node(one["type"], space, f"{path}.{one['name']}" if path else one["name"])
+            node = self.node(one["type"], space, below(path, one["name"]))
             yield Field(one["name"], node, one.get("default", NO_DEFAULT), tuple(one.get("aliases", ())))
 
     def _union(self, branches: Sequence[Any], space: str, path: str) -> Node:

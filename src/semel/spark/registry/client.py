@@ -169,6 +169,11 @@ def about(subject: str, version: Registered) -> Iterator[None]:
         raise RegistryRefused(f"subject {subject}, {which}: {error}") from None
 
 
+def below(path: str, name: str) -> str:
+    """The way to a field, for a refusal; `path` is the way to what it is in."""
+    return f"{path}.{name}" if path else name
+
+
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
     """A login is for the machine that the user named."""
 

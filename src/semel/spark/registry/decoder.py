@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from semel.client.arrow.columns import binary, numbers
 from semel.client.arrow.layout import Fields, Integers, Octets
 from semel.spark.registry.avro import Field, Node, defaults, fits
-from semel.spark.registry.client import RegistryRefused
+from semel.spark.registry.client import RegistryRefused, below
 
 Decoder = Callable[["Rows", Integers], Any]
 """Takes the next value of these rows, which it moves on."""
@@ -122,7 +122,7 @@ def _record_decoder(writer: Node, reader: Node, without: Collection[str], path: 
     places = {name: place for place, field in enumerate(reader.fields) for name in (*field.aliases, field.name)}
     steps: list[tuple[int, Decoder]] = []
     for field in writer.fields:
-        inner = f"{path}.{field.name}" if path else field.name
+        inner = below(path, field.name)
         place = places.get(field.name, -1)
         if place < 0 and inner not in without:
             raise RegistryRefused(
@@ -134,7 +134,7 @@ def _record_decoder(writer: Node, reader: Node, without: Collection[str], path: 
     written = {place for place, _ in steps}
     for place, field in enumerate(reader.fields):
         if place not in written and not field.is_optional and field.node.null is None:
-            inner = f"{path}.{field.name}" if path else field.name
+            inner = below(path, field.name)
             raise RegistryRefused(
                 f"the schema for the reader requires {inner}, which this version has not, and gives no default: take a "
                 "schema in which it has one (schema=...)"

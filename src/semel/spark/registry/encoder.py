@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from semel.client.arrow.columns import numbers
 from semel.client.arrow.encoding import column_of, is_valid, varints
 from semel.spark.registry.avro import Field, Node, defaults, fits
-from semel.spark.registry.client import RegistryRefused
+from semel.spark.registry.client import RegistryRefused, below
 from semel.spark.registry.decoder import spread
 
 _MICROS_PER_MS: Final = 1000
@@ -47,13 +47,13 @@ def _check_fields(node: Node, given: Any, path: str) -> None:
     names = [given.field(place).name for place in range(given.num_fields)]
     fields = {field.name: field for field in node.fields}
     for name in names:
-        inner = f"{path}.{name}" if path else name
+        inner = below(path, name)
         if name not in fields:
             raise RegistryRefused(f"the schema has no field {inner}: leave it out of the rows, or take another schema")
         check(fields[name].node, given.field(name).type, inner)
     for name, field in fields.items():
         if name not in names and not field.is_optional:
-            raise RegistryRefused(f"the schema requires {path + '.' if path else ''}{name}, and the rows have no such")
+            raise RegistryRefused(f"the schema requires {below(path, name)}, and the rows have no such")
 
 
 def encoded(node: Node, column: Any, path: str = "") -> Any:
@@ -87,8 +87,7 @@ def _record(node: Node, column: Any, path: str) -> Any:
     def values(field: Field) -> Any:
         return columns[names[field.name]] if field.name in names else defaults(field, len(column))
 
-    inner = f"{path}." if path else ""
-    return joined(*(encoded(field.node, values(field), f"{inner}{field.name}") for field in node.fields))
+    return joined(*(encoded(field.node, values(field), below(path, field.name)) for field in node.fields))
 
 
 def _array(node: Node, column: Any, path: str) -> Any:

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import types as spark_types
 
-from semel.spark.registry.client import Registered, RegistryRefused, about
+from semel.spark.registry.client import Registered, RegistryRefused, about, below
 from semel.spark.registry.frames import FRAME_BYTES, RAW, REASON, frame, unframed, unknown
 from semel.spark.tables.columns import JSON_OPTIONS
+from semel.spark.tables.file_rows import column_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -100,12 +101,12 @@ class _Parser:
             if name in schema:
                 others = [one for one in schema[name] if one != {"type": "null"}]
                 part = self.part(others[0], depth + 1) if len(others) == 1 else OPEN
-                return _with_null(part) if len(others) < len(schema[name]) else part
+                return replace(part, has_null=True) if len(others) < len(schema[name]) else part
         kinds = schema.get("type")
         if isinstance(kinds, list):
             others = [kind for kind in kinds if kind != "null"]
             part = self.part({**schema, "type": others[0]}, depth) if len(others) == 1 else OPEN
-            return _with_null(part) if "null" in kinds else part
+            return replace(part, has_null=True) if "null" in kinds else part
         return self._of_kind(schema, kinds, depth)
 
     def _of_kind(self, schema: Mapping[str, Any], kind: object, depth: int) -> Part:
@@ -143,17 +144,13 @@ class _Parser:
         return found
 
 
-def _with_null(part: Part) -> Part:
-    return Part(part.type, True, part.is_open, part.fields, part.required, part.item, part.values)
-
-
 def compare(writer: Part, reader: Part, without: Collection[str], path: str = "") -> None:
     """Raises if the reader's column would not hold the values of the writer."""
     if reader.is_open:
         return
     if writer.fields and reader.fields:
         for name, one in writer.fields.items():
-            inner = f"{path}.{name}" if path else name
+            inner = below(path, name)
             if name in reader.fields:
                 compare(one, reader.fields[name], without, inner)
             elif inner not in without:
@@ -190,12 +187,11 @@ def read(
     text = f.expr(f"substring(`{RAW}`, {FRAME_BYTES + 1})").cast("string")
     assert isinstance(wanted.type, spark_types.StructType)
     kind = spark_types.StructType([*wanted.type.fields, spark_types.StructField(_CORRUPT, spark_types.StringType())])
-    quoted = _quoted(column)
     is_framed = (f.length(raw) >= FRAME_BYTES) & (f.substring(raw, 1, 1) == f.lit(b"\0"))
     id_of = f.conv(f.hex(f.substring(raw, 2, FRAME_BYTES - 1)), 16, 10).cast("long")
-    rows = df.withColumn(RAW, df[quoted]).withColumn(_ID, f.when(is_framed, id_of))
+    rows = df.withColumn(RAW, column_of(column)).withColumn(_ID, f.when(is_framed, id_of))
     rows = rows.withColumn(column, f.from_json(text, kind, _STRICT))
-    value = f.col(quoted)
+    value = column_of(column)
     before, after = unknown(subject)
     no_fit = f.concat(f.lit("the text after schema id "), schema_id, f.lit(f" is no {subject}"))
     is_broken = value.isNull() | value.getField(_CORRUPT).isNotNull() | ~f.rtrim(text).endswith("}")
@@ -210,7 +206,7 @@ def read(
     is_good = f.col(REASON).isNull()
     return rows.select(
         *(
-            f.when(is_good, value.dropFields(_CORRUPT)).alias(column) if name == column else df[_quoted(name)]
+            f.when(is_good, value.dropFields(_CORRUPT)).alias(column) if name == column else column_of(name)
             for name in df.columns
         ),
         f.col(REASON),
@@ -225,7 +221,7 @@ def _faults(part: Part, kind: spark_types.DataType, value: Column, path: str) ->
 
     for given in kind.fields if isinstance(kind, spark_types.StructType) else ():
         name, one = given.name, part.fields[given.name]
-        inner, at = f"{path}.{name}" if path else name, value.getField(name)
+        inner, at = below(path, name), value.getField(name)
         if name in part.required and not one.has_null:
             yield f"{inner} is missing", value.isNotNull() & at.isNull()
         if isinstance(given.dataType, spark_types.FractionalType):
@@ -240,7 +236,7 @@ def write(df: DataFrame, column: str, schema: Registered) -> DataFrame:
 
     part = parsed(schema)
     _check(part, df.schema[column].dataType, "")
-    value = df[_quoted(column)]
+    value = column_of(column)
     text = _object_text(part, df.schema[column].dataType, value)
     faults = [
         f.when(at, f.lit(f"{said}, which the schema does not allow"))
@@ -260,12 +256,12 @@ def _check(part: Part, given: spark_types.DataType, path: str) -> None:
         )
     if part.fields and isinstance(given, spark_types.StructType):
         for one in given.fields:
-            inner = f"{path}.{one.name}" if path else one.name
+            inner = below(path, one.name)
             if one.name not in part.fields:
                 raise RegistryRefused(f"the schema has no property {inner}: leave it out, or take another schema")
             _check(part.fields[one.name], one.dataType, inner)
         for name in sorted(part.required - {*given.fieldNames()}):
-            raise RegistryRefused(f"the schema requires {path + '.' if path else ''}{name}, and the rows have no such")
+            raise RegistryRefused(f"the schema requires {below(path, name)}, and the rows have no such")
     elif part.item and isinstance(given, spark_types.ArrayType | spark_types.MapType):
         item = given.elementType if isinstance(given, spark_types.ArrayType) else given.valueType
         if type(given) is not type(part.type):
@@ -294,7 +290,3 @@ def _object_text(part: Part, kind: spark_types.DataType, value: Column) -> Colum
         nothing = f"{name}null" if one.name in part.required else None
         pairs.append(f.when(at.isNotNull(), pair).otherwise(f.lit(nothing)))
     return f.concat(f.lit("{"), f.concat_ws(",", *pairs), f.lit("}"))
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 from semel.spark.columns_by_number import map_in_arrow
 from semel.spark.counts import counted
+from semel.spark.dedup.parameters import column as named
 from semel.spark.registry import json_schema
 from semel.spark.registry.avro import parsed
 from semel.spark.registry.client import Registered, RegistryRefused, about, registry_at
 from semel.spark.registry.decoder import decoder
 from semel.spark.registry.frames import RAW, REASON, FromAvro
 from semel.spark.tables.bad_rows import checked_choice
+from semel.spark.tables.file_rows import column_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -79,8 +81,7 @@ def kind_of(versions: Sequence[Registered], subject: str) -> str:
 
 
 def check_columns(df: DataFrame, column: str) -> None:
-    if column not in df.columns:
-        raise ValueError(f"column={column!r}: there is no such column; there are {', '.join(df.columns)}")
+    named(df, "column", column)
     if df.schema[column].dataType.typeName() != "binary":
         raise ValueError(f"column={column!r} is {df.schema[column].dataType.simpleString()}: it has to be binary")
     taken = [name for name in df.columns if name in (REASON, RAW)]
@@ -124,6 +125,6 @@ def _judged(rows: DataFrame, column: str, on_bad_row: str) -> DataFrame:
         ". Start the query again if the schema was registered since, or have such rows marked (on_bad_row='quarantine')"
     )
     refusal = f.raise_error(f.concat(*place, f.col(REASON), f.lit(remedy)))
-    value = rows[f"`{column}`"]
+    value = column_of(column)
     checked = f.when(f.col(REASON).isNotNull(), refusal.cast(rows.schema[column].dataType)).otherwise(value)
     return rows.withColumn(column, checked).drop(REASON, RAW)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from semel.spark.columns_by_number import map_in_arrow
+from semel.spark.dedup.parameters import column as named
 from semel.spark.registry import json_schema
 from semel.spark.registry.avro import parsed
 from semel.spark.registry.client import Registered, RegistryRefused, about, registry_at
@@ -38,8 +39,7 @@ def to_registry(
     without a column, and a type that the field does not hold are refused when the query is made; a row with a value
     that the schema does not allow ends the query. `options` are those of `from_registry`.
     """
-    if column not in df.columns:
-        raise ValueError(f"column={column!r}: there is no such column; there are {', '.join(df.columns)}")
+    named(df, "column", column)
     registry = registry_at(url, options or {})
     if isinstance(schema, str) and schema != LATEST:
         kind = json_schema.kind_of_text(schema)
