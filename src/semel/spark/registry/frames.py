@@ -79,10 +79,9 @@ class FromAvro:
                     known[schema_id] = decoder(parsed(version.texts), reader, self.without)
                 pieces.append(known[schema_id](rows, which))
                 rows.refuse(which, rows.at[which] < rows.ends[which], _AFTER_THE_VALUE)
-                said = undecodable(version, self.subject)
-                wrong = {row: place for row, place in rows.wrong.items() if ids[row] == schema_id}
-                reasons |= {row: f"{said}, at {_named(place)}" for row, place in wrong.items()}
                 places.append(which)
+            for row, place in rows.wrong.items():
+                reasons[row] = f"{undecodable(versions[ids[row]], self.subject)}, at {_named(place)}"
             yield self._replaced(batch, _together(places, pieces, reasons, len(batch), reader.type), reasons)
 
     def _replaced(self, batch: RecordBatch, values: Any, reasons: dict[int, str]) -> RecordBatch:
