@@ -211,7 +211,7 @@ class Shard:
         since, publisher = self._asking_since, self._publisher
         if since is not None:
             return time.monotonic() - since < _LATE_SECONDS
-        return not isinstance(publisher, Divided) or publisher.is_answered(_ASK_SECONDS)
+        return publisher is None or publisher.is_answered(_ASK_SECONDS)
 
     @property
     def is_behind(self) -> bool:
