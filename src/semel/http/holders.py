@@ -249,9 +249,7 @@ def settled(holder: Holder, fate: Fate, status: int, answer: Answer | None) -> P
     except Exception as error:
         # SQLite's driver knows that nothing is open any more; other databases say so at the commit.
         over = TransactionBroken() if isinstance(error, NotInTransaction) else error
-        ended = (
-            early or holder.ended_early(over) or (over if isinstance(over, NotCommitted | TransactionBroken) else None)
-        )
+        ended = early or holder.ended_early(over) or (over if isinstance(over, NotCommitted) else None)
         if ended is None:
             raise
         return (yield from refusal(holder, ended))
