@@ -33,10 +33,10 @@ def users_of(cluster: Cluster) -> dict[str, dict[Mechanism, int]]:
 
 def set_password(cluster: Cluster, user: str, password: str, iterations: int, *mechanisms: Mechanism) -> None:
     """Set a user's password for these mechanisms, one after the other: Apache Kafka refuses two in one request."""
+    api = kafka.alter_user_scram_credentials
     for mechanism in mechanisms:
         salt = secrets.token_bytes(SALT_BYTES)
         key = salted(mechanism, password, salt, iterations)
-        api = kafka.alter_user_scram_credentials
         wish = api.ScramCredentialUpsertion(
             name=user, mechanism=mechanism, iterations=iterations, salt=salt, salted_password=key
         )
@@ -45,8 +45,8 @@ def set_password(cluster: Cluster, user: str, password: str, iterations: int, *m
 
 def remove_user(cluster: Cluster, user: str, *mechanisms: Mechanism) -> None:
     """No longer let a user log in with these mechanisms."""
+    api = kafka.alter_user_scram_credentials
     for mechanism in mechanisms:
-        api = kafka.alter_user_scram_credentials
         wish = api.ScramCredentialDeletion(name=user, mechanism=mechanism)
         _alter(cluster, user, api.AlterUserScramCredentialsRequest(deletions=[wish], upsertions=()))
 
