@@ -7,7 +7,12 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import Engine
+from sqlalchemy import Column, Engine, Integer, MetaData, Table, Text, func, select
+
+# What the handlers and tasks of tests write, a row for each time.
+effects = Table(
+    "effects", MetaData(), Column("number", Integer, primary_key=True), Column("name", Text, nullable=False)
+)
 
 
 def configure() -> None:
@@ -42,6 +47,11 @@ def alias_of(engine: Engine) -> Iterator[str]:
     finally:
         connections[name].close()
         del connections[name], connections.settings[name]
+
+
+def count(engine: Engine, table: Table = effects) -> int:
+    with engine.connect() as connection:
+        return connection.scalar(select(func.count()).select_from(table)) or 0
 
 
 def model_on(alias: str, table: str = "payments", column: str = "amount") -> Any:

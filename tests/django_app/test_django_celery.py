@@ -4,46 +4,21 @@ into a log."""
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import Column, Engine, Integer, MetaData, Table, Text, func, select
+from sqlalchemy import Engine
 
 from committed_records import committed_values, make_topic
-from djangos import alias_of, configure, model_on
+from djangos import configure, count, model_on
 from semel import outbox as plain_outbox
-from semel import schema
-from semel.database import NotInTransaction, engine_of
+from semel.database import NotInTransaction
 
 celery: Any = pytest.importorskip("celery", reason="needs Celery: pip install 'celery>=5.4'")
 
-effects = Table(
-    "effects", MetaData(), Column("number", Integer, primary_key=True), Column("name", Text, nullable=False)
-)
 APP = celery.Celery("shop", broker="memory://", backend="cache+memory://", set_as_current=False)
 APP.conf.update(task_acks_late=True, task_reject_on_worker_lost=True)
 NAMED = f"{__name__}.APP"
-
-
-@pytest.fixture
-def engine(url: str) -> Iterator[Engine]:
-    made = engine_of(url)
-    schema.make(made)
-    effects.create(made)
-    yield made
-    made.dispose()
-
-
-@pytest.fixture
-def alias(engine: Engine) -> Iterator[str]:
-    with alias_of(engine) as name:
-        yield name
-
-
-def count(engine: Engine, table: Table = effects) -> int:
-    with engine.connect() as connection:
-        return connection.scalar(select(func.count()).select_from(table)) or 0
 
 
 def relayed(alias: str, bootstrap: str, **settings: Any) -> None:
@@ -159,7 +134,7 @@ def test_a_name_that_is_no_app_is_found_by_the_check() -> None:
     from django.test.utils import override_settings
 
     configure()
-    for name, says in ((f"{__name__}.effects", "of the kind Table"), ("nowhere.app", "No module")):
+    for name, says in (("djangos.effects", "of the kind Table"), ("nowhere.app", "No module")):
         with override_settings(SEMEL={"CELERY": name}):
             [said] = [one for one in run_checks(tags=["semel"]) if one.id == "semel.E003"]
         assert says in said.msg

@@ -4,44 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Column, Engine, Integer, MetaData, Table, Text, func, select
+from sqlalchemy import Engine, func, select
 
-from djangos import alias_of, model_on
+from djangos import alias_of, count, effects, model_on
 from semel import outbox as plain_outbox
-from semel import schema
 from semel.database import NotInTransaction, engine_of
 from semel.inbox import Message, Outcome, Retries
 from semel.inbox import quarantine as held
 from semel.inbox.tables import claims
 
-effects = Table(
-    "effects", MetaData(), Column("number", Integer, primary_key=True), Column("name", Text, nullable=False)
-)
 ONCE = Retries(attempts=1)
-
-
-@pytest.fixture
-def engine(url: str) -> Iterator[Engine]:
-    made = engine_of(url)
-    schema.make(made)
-    effects.create(made)
-    yield made
-    made.dispose()
-
-
-@pytest.fixture
-def alias(engine: Engine) -> Iterator[str]:
-    with alias_of(engine) as name:
-        yield name
-
-
-def count(engine: Engine, table: Table) -> int:
-    with engine.connect() as connection:
-        return connection.scalar(select(func.count()).select_from(table)) or 0
 
 
 def message(name: str) -> Message:
